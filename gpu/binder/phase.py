@@ -1,0 +1,22 @@
+"""Phase: (World, draft, now) -> changes; and the flags a phase declares."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from gpu.binder.changes import Change
+from gpu.config import Config
+from gpu.model.snapshot import Draft
+from gpu.world import World
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phase:
+    """One step of the pass. It decides; it neither reads a clock nor writes."""
+
+    name: str
+    changes: Callable[[World, Draft, Config, datetime], Iterator[Change]]
+    when_disabled: bool = False
+    """Runs with the feature off too: a namespace must never hang."""
+    after_failed_write: bool = False
+    """Runs even when a placement write of this pass failed: it depends on no placement."""

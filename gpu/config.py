@@ -1,0 +1,75 @@
+"""Config: what a hoster sets, frozen and grouped; each field with its unit and default.
+
+Durations are seconds. Defaults are those of domain contract section 6.
+"""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from gpu import keys
+from gpu.settings import RawNames
+
+
+class PolicyMode(StrEnum):
+    """Who keeps the ValidatingAdmissionPolicies."""
+
+    MANAGED = "managed"
+    RENDERED = "rendered"
+    OFF = "off"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grace:
+    """How long each state is borne before it is acted on, in seconds."""
+
+    attachment: float = 60.0
+    not_ready: float = 300.0
+    degraded: float = 300.0
+    pin: float = 60.0
+    release_settle: float = 180.0
+    rejection: float = 600.0
+    inventory_stale: float = 180.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """When passes run and how the leader holds its lease, in seconds."""
+
+    resync: float = 30.0
+    conflict: float = 0.1
+    backoff_first: float = 0.2
+    backoff_most: float = 30.0
+    quarantine_first: float = 5.0
+    quarantine_most: float = 300.0
+    lease_duration: float = 15.0
+    renew_deadline: float = 10.0
+    retry_period: float = 2.0
+    fence_wait: float = 2.0
+    write_timeout: float = 5.0
+    """Shorter than the renew deadline, so that a write ends before the lease does."""
+    sets_in_flight: int = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """Everything a pass, a webhook or the API may look at besides the cluster itself."""
+
+    enabled: bool = True
+    namespace: str = "cozy-system"
+    """The product's own namespace: Lease, settings, reservations."""
+    service_account: str = "cozystack-gpu"
+    """'The controller' of domain contract section 10 is this account in `namespace`."""
+    identity: str = "cozystack-gpu-0"
+    """This replica, as the Lease and GPUBinder show it; unique per process."""
+    raw_names: RawNames = RawNames.DENIED
+    policies: PolicyMode = PolicyMode.MANAGED
+    owner_cluster_role: str = "cozystack-gpu"
+    """Cluster-scoped object of the release that owns managed policies, so uninstall removes them."""
+    settings_namespace: str = keys.SETTINGS_NAMESPACE
+    grace: Grace = field(default_factory=Grace)
+    pace: Pace = field(default_factory=Pace)
+
+    @property
+    def controller_user(self) -> str:
+        """The user name kube-apiserver gives the controller's service account."""
+        return f"system:serviceaccount:{self.namespace}:{self.service_account}"

@@ -1,0 +1,65 @@
+"""Every label, annotation, finalizer, scheduling gate, quota key and group, once; nothing else.
+
+Source of each: domain contract section 3. A string here is a promise to stored objects and to
+policies generated from it; `tests/test_reasons.py` freezes them.
+"""
+
+from typing import Final
+
+DOMAIN: Final = "gpu.cozystack.io"
+
+# API groups.
+GROUP: Final = DOMAIN
+VERSION: Final = "v1alpha1"
+CATALOG_GROUP: Final = f"catalog.{DOMAIN}"
+CATALOG_VERSION: Final = "v1alpha1"
+
+# Quota keys: `gpu.cozystack.io/<class>` and `gpu.cozystack.io/total`; a raw name is its own key.
+QUOTA_PREFIX: Final = f"{DOMAIN}/"
+TOTAL: Final = "total"
+QUOTA_TOTAL: Final = f"{QUOTA_PREFIX}{TOTAL}"
+
+# Claim references on a VM(I).
+CLAIM_DEVICE_PREFIX: Final = f"claim.{DOMAIN}/"
+CLASS_DEVICE_PREFIX: Final = f"{DOMAIN}/"
+CLAIMS_ANNOTATION: Final = f"{DOMAIN}/claims"
+RESOLVED_CLAIMS_ANNOTATION: Final = f"{DOMAIN}/resolved-claims"
+UNIT_NAME_PREFIX: Final = "gpuclaim-"
+
+# Marks on claims, pods and namespaces.
+TEMPLATE_CLAIM_LABEL: Final = f"{DOMAIN}/template-claim"
+PLACEMENT_GATE: Final = f"{DOMAIN}/placement"
+TERM_ANNOTATION: Final = f"{DOMAIN}/term"
+ACKNOWLEDGE_LOST_ANNOTATION: Final = f"{DOMAIN}/acknowledge-lost"
+VGPU_ENTITLED_LABEL: Final = f"{DOMAIN}/vgpu-entitled"
+
+# Finalizers.
+CLAIM_FINALIZER: Final = f"{DOMAIN}/claim"
+CLASS_FINALIZER: Final = f"{DOMAIN}/class"
+
+# Settings ConfigMap.
+SETTINGS_NAMESPACE: Final = "cozy-system"
+SETTINGS_NAME: Final = "cozystack-gpu-settings"
+
+# The singleton GPUBinder and the leader's Lease.
+BINDER_NAME: Final = "binder"
+LEASE_NAME: Final = "cozystack-gpu-binder"
+
+# Field managers.
+BINDER_MANAGER: Final = "cozystack-gpu-binder"
+WEBHOOK_MANAGER: Final = "cozystack-gpu-webhook"
+AGENT_MANAGER: Final = "cozystack-gpu-agent"
+POLICIES_MANAGER: Final = "cozystack-gpu-policies"
+
+# The host's.
+TENANT_NAMESPACE_PREFIX: Final = "tenant-"
+TENANT_ROOT: Final = "tenant-root"
+APPLICATION_KIND_LABEL: Final = "apps.cozystack.io/application.kind"
+APPLICATION_GROUP_LABEL: Final = "apps.cozystack.io/application.group"
+APPLICATION_NAME_LABEL: Final = "apps.cozystack.io/application.name"
+TENANT_QUOTA_NAME: Final = "tenant-quota"
+
+
+def quota_key_of_class(class_name: str) -> str:
+    """Return the quota key under which units of a class are budgeted."""
+    return f"{QUOTA_PREFIX}{class_name}"

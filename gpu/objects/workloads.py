@@ -1,0 +1,32 @@
+"""Workload: the usage record's kind (the host's; it has a status and no status subresource)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from gpu.objects import meta
+from gpu.objects.decode import Fields, Raw
+from gpu.objects.meta import ObjectMeta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """One usage record."""
+
+    meta: ObjectMeta
+    type: str = ""
+    resources: Mapping[str, str] = field(default_factory=dict)
+    operational: bool = False
+    raw: Raw = field(default_factory=dict, compare=False, repr=False)
+
+
+def decode(raw: Raw) -> Workload:
+    """Read a Workload. Resource amounts are kept as text: they are quantities of any unit."""
+    fields = Fields(raw)
+    status = fields.child("status")
+    return Workload(
+        meta=meta.decode_meta(fields),
+        type=status.text_or("type"),
+        resources={name: str(value) for name, value in status.child("resources").raw.items()},
+        operational=status.flag("operational"),
+        raw=raw,
+    )

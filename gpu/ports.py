@@ -1,0 +1,111 @@
+"""What the domain asks of the outside, as small Protocols: Reader, Writer, Recorder, Clock.
+
+`gpu.cluster` and the fakes of the tests provide them; only `apiserver/process.py` knows both sides.
+Writer's methods raise an exception of the caller's ApiError tree; `Outcome` tells the domain what a
+failed write means without it having to know that tree.
+"""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Protocol, TypeVar
+
+from gpu.objects.kinds import Kind
+from gpu.objects.meta import ObjectKey
+
+T = TypeVar("T")
+Json = Mapping[str, Any]
+
+
+class Outcome(StrEnum):
+    """What a failed write means (domain contract 6, Writes)."""
+
+    CONFLICT = "conflict"
+    """Somebody else wrote first: contended, nothing of ours was written."""
+    UNKNOWN = "unknown"
+    """Timeout, cut line, 5xx, 429: it may or may not have been written."""
+    REFUSED = "refused"
+    """A definite no: any other 4xx."""
+    GONE = "gone"
+    """404: the object is not there (any more)."""
+
+
+class Clock(Protocol):
+    """Two clocks: wall time for what is stored, monotonic seconds for how long something took."""
+
+    def now(self) -> datetime:
+        """Return the wall time, in UTC."""
+
+    def monotonic(self) -> float:
+        """Return seconds that never go back."""
+
+
+class Reader(Protocol):
+    """Typed objects as the watch has shown them so far."""
+
+    def items(self, view: type[T]) -> tuple[T, ...]:
+        """Return every well-formed object of a view, in key order."""
+
+    def malformed(self, view: type[T]) -> Mapping[ObjectKey, str]:
+        """Return the objects of a view that could not be read, and why."""
+
+    def served(self, view: type[T]) -> bool:
+        """Say whether the API server serves the view's kind at all."""
+
+    def subscribe(self, changed: Callable[[], None]) -> Callable[[], None]:
+        """Call `changed` after each change of a typed view; returns what ends it."""
+
+
+class Writer(Protocol):
+    """Writes and direct reads, one object at a time; each answers with the object as stored."""
+
+    async def get(self, kind: Kind, name: str, namespace: str | None = None) -> dict[str, Any]:
+        """Read one object past the cache."""
+
+    async def create(
+        self, kind: Kind, body: Json, *, field_manager: str | None = None, dry_run: bool = False
+    ) -> dict[str, Any]:
+        """Create; the namespace is the body's."""
+
+    async def patch(
+        self,
+        kind: Kind,
+        name: str,
+        patch: Json,
+        namespace: str | None = None,
+        *,
+        subresource: str | None = None,
+        field_manager: str | None = None,
+        dry_run: bool = False,
+    ) -> dict[str, Any]:
+        """Merge-patch; put `metadata.resourceVersion` in the patch to be refused on a conflict."""
+
+    async def apply(
+        self,
+        kind: Kind,
+        name: str,
+        body: Json,
+        namespace: str | None = None,
+        *,
+        field_manager: str,
+        subresource: str | None = None,
+        dry_run: bool = False,
+    ) -> dict[str, Any]:
+        """Server-side apply with force."""
+
+    async def delete(
+        self, kind: Kind, name: str, namespace: str | None = None, *, uid: str | None = None
+    ) -> None:
+        """Delete; with a uid, only that very object."""
+
+    def outcome(self, error: Exception) -> Outcome | None:
+        """Say what a failed call means; None when the exception is not of this writer."""
+
+
+class Recorder(Protocol):
+    """Kubernetes Events."""
+
+    def event(
+        self, regarding: Kind, key: ObjectKey, uid: str, *, warning: bool, reason: str, note: str
+    ) -> None:
+        """Queue one Event; never waits, never raises."""

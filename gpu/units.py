@@ -1,0 +1,75 @@
+"""Typed names and amounts: a node's name is not a tenant's, and units are never negative.
+
+A bare `int` or `str` does not cross a function border in `gpu.model`. Names cost nothing at run time;
+`Units` is a whole number of device-plugin devices, checked when made.
+"""
+
+import re
+from decimal import Decimal, InvalidOperation
+from typing import Final, NewType, Self
+
+from gpu.errors import UnitsError
+
+NodeName = NewType("NodeName", str)
+ClassName = NewType("ClassName", str)
+ClaimName = NewType("ClaimName", str)
+TenantName = NewType("TenantName", str)
+"""A tenant is named by its namespace, as in `tenant-a`."""
+ResourceName = NewType("ResourceName", str)
+"""An extended resource name, as in `nvidia.com/GH100_H100`."""
+QuotaKey = NewType("QuotaKey", str)
+"""`gpu.cozystack.io/<class>`, `gpu.cozystack.io/total`, or a resource name."""
+
+
+class Units(int):
+    """A whole, non-negative number of units; arithmetic gives plain ints, to be checked anew.
+
+    Raises UnitsError for a negative number.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, value: int = 0) -> Self:
+        """Check that the amount can be one."""
+        if value < 0:
+            raise UnitsError(f"{value} units: an amount cannot be negative")
+        return super().__new__(cls, value)
+
+
+ZERO: Final = Units(0)
+ONE: Final = Units(1)
+
+_QUANTITY = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))([eE][+-]?\d+|[numkKMGTPE]|[KMGTPE]i)?")
+_SUFFIX: Final[dict[str, Decimal]] = {
+    "n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3"),
+    "k": Decimal("1e3"), "K": Decimal("1e3"), "M": Decimal("1e6"), "G": Decimal("1e9"),
+    "T": Decimal("1e12"), "P": Decimal("1e15"), "E": Decimal("1e18"),
+    "Ki": Decimal(2**10), "Mi": Decimal(2**20), "Gi": Decimal(2**30),
+    "Ti": Decimal(2**40), "Pi": Decimal(2**50), "Ei": Decimal(2**60),
+}  # fmt: skip
+
+
+def parse_units(value: object) -> Units:
+    """Read a Kubernetes quantity (number or text, `4`, `1k`, `2e1`, `4000m`) as whole units.
+
+    Raises UnitsError, with the text at fault, for what is no quantity, a fraction or negative.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise UnitsError(f"{value!r} is not a quantity")
+    if type(value) is int:
+        return Units(value)
+    match = _QUANTITY.fullmatch(str(value))
+    if match is None:
+        raise UnitsError(f"{value!r} is not a quantity")
+    number, suffix = match.groups()
+    try:
+        amount = Decimal(number)
+        if suffix and suffix not in _SUFFIX:
+            amount = Decimal(number + suffix)
+        elif suffix:
+            amount *= _SUFFIX[suffix]
+    except InvalidOperation:
+        raise UnitsError(f"{value!r} is not a quantity") from None
+    if amount != amount.to_integral_value():
+        raise UnitsError(f"{value!r} is a fraction: units are whole")
+    return Units(int(amount))

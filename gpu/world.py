@@ -1,0 +1,78 @@
+"""World: all typed objects of one instant and the Snapshot over them; frozen, pure."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from gpu import keys, settings
+from gpu.errors import SettingsError
+from gpu.model import snapshot
+from gpu.objects.binders import GPUBinder
+from gpu.objects.claims import GPUClaim
+from gpu.objects.classes import GPUClass
+from gpu.objects.config_maps import ConfigMap
+from gpu.objects.kubevirt import VMI, KubeVirt
+from gpu.objects.meta import ObjectKey
+from gpu.objects.nodes import GPUNode, Node
+from gpu.objects.pods import Pod
+from gpu.objects.tenants import Namespace, TenantQuota, TenantRelease
+from gpu.objects.workloads import Workload
+
+
+@dataclass(frozen=True, kw_only=True)
+class World:
+    """Every object a decision may look at. `settings` is what is served, or the last good value."""
+
+    classes: tuple[GPUClass, ...] = ()
+    claims: tuple[GPUClaim, ...] = ()
+    inventory: tuple[GPUNode, ...] = ()
+    nodes: tuple[Node, ...] = ()
+    pods: tuple[Pod, ...] = ()
+    vmis: tuple[VMI, ...] = ()
+    namespaces: tuple[Namespace, ...] = ()
+    releases: tuple[TenantRelease, ...] = ()
+    quotas: tuple[TenantQuota, ...] = ()
+    kubevirts: tuple[KubeVirt, ...] = ()
+    binders: tuple[GPUBinder, ...] = ()
+    config_maps: tuple[ConfigMap, ...] = ()
+    workloads: tuple[Workload, ...] = ()
+    unreadable_claims: frozenset[ObjectKey] = frozenset()
+    """Claims in the cluster that could not be decoded: they hold something, nobody knows what."""
+    settings: settings.Settings = field(default_factory=settings.Settings)
+
+    @cached_property
+    def snapshot(self) -> snapshot.Snapshot:
+        """The model's view; built once per World."""
+        return snapshot.build(
+            classes=self.classes,
+            claims=self.claims,
+            inventory=self.inventory,
+            nodes=self.nodes,
+            pods=self.pods,
+            vmis=self.vmis,
+            namespaces=self.namespaces,
+            releases=self.releases,
+            quotas=self.quotas,
+            kubevirts=self.kubevirts,
+            settings=self.settings,
+        )
+
+    @cached_property
+    def settings_map(self) -> ConfigMap | None:
+        """The settings ConfigMap as stored, well-formed or not."""
+        key = ObjectKey(keys.SETTINGS_NAMESPACE, keys.SETTINGS_NAME)
+        return next((item for item in self.config_maps if item.meta.key == key), None)
+
+
+def served_settings(
+    stored: ConfigMap | None, last_good: settings.Settings
+) -> tuple[settings.Settings, str]:
+    """Read the settings as served; a missing or malformed object keeps the last good value.
+
+    Returns the settings in force and, when they are not the stored ones, why.
+    """
+    if stored is None:
+        return last_good, "the settings ConfigMap does not exist"
+    try:
+        return settings.parse_data(stored.data), ""
+    except SettingsError as error:
+        return last_good, str(error)
