@@ -1,0 +1,245 @@
+"""The binaries of the control plane, built from pinned Go modules into the user's cache folder.
+
+A binary lies at `<cache>/cozystack-gpu/bin/<name>-<key>`, the key covering all that decides its
+content: go.mod and go.sum of its module, its flags, Go's release. It is either whole or not there:
+built beside under another name, flushed, renamed. A file lock lets one builder work at a time.
+"""
+
+import asyncio
+import contextlib
+import errno
+import fcntl
+import hashlib
+import os
+import platform
+import re
+import shutil
+import signal
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from devcluster import errors, processes, progress, toolchain
+
+MODULES = Path(__file__).parent / "go"
+_STRIPPED = "-s -w"
+_COMPONENT = "k8s.io/component-base/version"
+_CLIENT = "k8s.io/client-go/pkg/version"
+_KUBERNETES_VERSION = re.compile(r"k8s\.io/kubernetes v(\d+)\.(\d+)\.(\d+)")
+_FLAGS = ("-trimpath",)
+_LOCK_POLL = 0.2
+_INTERRUPT_GRACE = 10.0
+_NO_SPACE = "no space left on device"
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """One binary: the folder of its Go module in go/, and the package of its main."""
+
+    name: str
+    module: str
+    package: str
+    minutes: float  # a cold build on 2 cores
+
+
+BINARIES = (
+    Binary("etcd", "etcd", "go.etcd.io/etcd/server/v3", 0.7),
+    Binary("kube-apiserver", "kubernetes", "k8s.io/kubernetes/cmd/kube-apiserver", 4),
+    Binary(
+        "kube-controller-manager",
+        "kubernetes",
+        "k8s.io/kubernetes/cmd/kube-controller-manager",
+        1.5,
+    ),
+    Binary("kube-scheduler", "kubernetes", "k8s.io/kubernetes/cmd/kube-scheduler", 0.3),
+    Binary("kubectl", "kubernetes", "k8s.io/kubernetes/cmd/kubectl", 0.5),
+    Binary("helm", "helm", "helm.sh/helm/v4/cmd/helm", 1),
+)
+
+
+def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
+    """Return where binaries are kept between runs and checkouts."""
+    base = environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "cozystack-gpu" / "bin"
+
+
+def paths(folder: Path, go: toolchain.Go, modules: Path = MODULES) -> dict[str, Path]:
+    """Return where each binary belongs in `folder`, there or not, by name."""
+    return {b.name: folder / f"{b.name}-{_key(b, go, modules)}" for b in BINARIES}
+
+
+def missing() -> tuple[str, ...]:
+    """Return the names of the binaries that are not in the cache yet."""
+    places = paths(cache_folder(), toolchain.find())
+    return tuple(binary.name for binary in _missing(places))
+
+
+async def build(folder: Path | None = None, modules: Path = MODULES) -> dict[str, Path]:
+    """Build what is missing and return where each binary lies, by name; BuildError says what failed.
+
+    Prints one line per binary built, nothing when all are there.
+    """
+    folder = cache_folder() if folder is None else folder
+    go = await asyncio.to_thread(toolchain.find)
+    places = paths(folder, go, modules)
+    if not _missing(places):
+        return places
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        async with _only_builder(folder):
+            # Looked at again: whoever built before us may have made them.
+            wanted = _missing(places)
+            for number, binary in enumerate(wanted):
+                left = len(wanted) - number - 1
+                with progress.step(_announced(binary), left=f"{left} left"):
+                    await _build_one(binary, places[binary.name], go, modules / binary.module)
+    except OSError as error:
+        raise _disk_error(folder, error) from error
+    return places
+
+
+def _announced(binary: Binary) -> str:
+    about = progress.lasted(binary.minutes * 60)
+    return f"building {binary.name} (once; about {about} on two cores)"
+
+
+def _missing(places: Mapping[str, Path]) -> tuple[Binary, ...]:
+    return tuple(binary for binary in BINARIES if not places[binary.name].exists())
+
+
+@asynccontextmanager
+async def _only_builder(folder: Path) -> AsyncIterator[None]:
+    """Hold the folder's build lock; says so once when somebody else has it."""
+    with (folder / "build.lock").open("a") as lock:
+        waiting = False
+        while not _locked(lock):
+            if not waiting:
+                progress.say("… another build fills the cache: waiting for it")
+                waiting = True
+            await asyncio.sleep(_LOCK_POLL)
+        _drop_parts(folder)
+        yield
+
+
+def _drop_parts(folder: Path) -> None:
+    """Remove what killed builders left; only under the lock, when nobody writes one."""
+    for part in folder.glob("*.part"):
+        part.unlink()
+
+
+def _locked(lock: IO[str]) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+async def _build_one(binary: Binary, place: Path, go: toolchain.Go, module: Path) -> None:
+    part = place.with_name(f"{place.name}.part")
+    log = place.with_name(f"{binary.name}.log")
+    argv = [str(go.path), "build", *_FLAGS, "-ldflags", _linker_flags(binary, module)]
+    try:
+        with log.open("wb") as output:
+            build = await asyncio.create_subprocess_exec(
+                *argv,
+                "-o",
+                part,
+                binary.package,
+                cwd=module,
+                env=toolchain.environment(),
+                start_new_session=True,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+            )  # fmt: skip - the command on one line, its surroundings on the next
+            try:
+                status = await build.wait()
+            except asyncio.CancelledError:
+                await _interrupt(build)
+                raise
+        if status != 0:
+            raise _failed(binary, log)
+        _flush(part)
+        part.replace(place)
+    finally:
+        part.unlink(missing_ok=True)
+    log.unlink()
+
+
+async def _interrupt(build: asyncio.subprocess.Process) -> None:
+    """End `go build` and the compilers it started; it removes its own work folder on SIGINT."""
+    for number in (signal.SIGINT, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(build.pid, number)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(build.wait(), _INTERRUPT_GRACE)
+            return
+
+
+def _failed(binary: Binary, log: Path) -> errors.BuildError:
+    lines = processes.last_lines(log)
+    if any(_NO_SPACE in line for line in lines):
+        return _full(log.parent, log)
+    said = "\n  ".join(("", *lines))
+    return errors.BuildError(f"{binary.name} could not be built.{said}", log=log)
+
+
+def _disk_error(folder: Path, error: OSError) -> errors.BuildError:
+    if error.errno == errno.ENOSPC:
+        return _full(folder, None)
+    return errors.BuildError(f"The cache folder {folder} cannot be written: {error.strerror}.")
+
+
+def _full(folder: Path, log: Path | None) -> errors.BuildError:
+    free = shutil.disk_usage(folder).free // 2**20
+    return errors.BuildError(
+        f"The disk is full ({free} MiB free at {folder}). A first build needs about 7 GiB there, "
+        "in Go's caches and in the folder for temporary files.",
+        log=log,
+    )
+
+
+def _flush(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _linker_flags(binary: Binary, module: Path) -> str:
+    if binary.module != "kubernetes":
+        return _STRIPPED
+    match = _KUBERNETES_VERSION.search((module / "go.mod").read_text(encoding="utf-8"))
+    if match is None:
+        raise errors.BuildError(
+            f"{module / 'go.mod'} does not say which version of k8s.io/kubernetes."
+        )
+    version = f"v{match[1]}.{match[2]}.{match[3]}"
+    values = {
+        f"{_COMPONENT}.gitVersion": version,
+        f"{_COMPONENT}.gitMajor": match[1],
+        f"{_COMPONENT}.gitMinor": match[2],
+        f"{_COMPONENT}.gitTreeState": "clean",
+        f"{_CLIENT}.gitVersion": version,
+    }
+    return " ".join((_STRIPPED, *(f"-X {name}={value}" for name, value in values.items())))
+
+
+def _key(binary: Binary, go: toolchain.Go, modules: Path) -> str:
+    module = modules / binary.module
+    digest = hashlib.sha256()
+    for name in ("go.mod", "go.sum"):
+        digest.update((module / name).read_bytes())
+    settings = (
+        binary.package,
+        *_FLAGS,
+        _linker_flags(binary, module),
+        go.family,
+        platform.machine(),
+    )
+    digest.update("\n".join(settings).encode())
+    return digest.hexdigest()[:12]

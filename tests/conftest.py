@@ -1,0 +1,65 @@
+"""What every test has: the guard against blocking the loop, --seed, --full; no domain objects."""
+
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+
+import blockbuster
+import hypothesis
+import pytest
+
+GUARDED = ["apiserver", "gpu", "openapi", "policies"]
+REAL = Path(__file__).parent / "real"
+REAL_TIMEOUT = 120
+"""Seconds; a real test may bring up a control plane and wait for controllers."""
+
+hypothesis.settings.register_profile("full", max_examples=2_000, deadline=None)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("cozystack-gpu")
+    group.addoption("--seed", type=int, help="seed of sampled tests; printed when not given")
+    group.addoption("--full", action="store_true", help="run long samples whole")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.option.seed is None:
+        config.option.seed = secrets.randbelow(2**32)
+    if config.option.full:
+        hypothesis.settings.load_profile("full")
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return f"seed of sampled tests: --seed={config.option.seed}"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if REAL in item.path.parents:
+            item.add_marker(pytest.mark.real)
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(REAL_TIMEOUT))
+
+
+@pytest.fixture(scope="session")
+def seed(pytestconfig: pytest.Config) -> int:
+    """The seed of this run; a test that samples derives its own generator from it."""
+    value: int = pytestconfig.option.seed
+    return value
+
+
+@pytest.fixture(scope="session")
+def full(pytestconfig: pytest.Config) -> bool:
+    """Whether long tests run whole rather than sampled."""
+    value: bool = pytestconfig.option.full
+    return value
+
+
+@pytest.fixture(autouse=True)
+def blocking_guard(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A call of ours that blocks the loop fails the unit test that makes it."""
+    if request.node.get_closest_marker("real") is not None:
+        yield
+        return
+    with blockbuster.blockbuster_ctx(scanned_modules=GUARDED):
+        yield
