@@ -17,7 +17,7 @@ from pathlib import Path
 
 from devcluster import errors
 
-_POLL = 0.01
+_POLL = 0.02
 _STATE, _START_TIME = 0, 19  # of /proc/PID/stat, counted after the command's closing parenthesis
 _GONE_STATES = frozenset("ZXx")
 

@@ -79,3 +79,10 @@ def _version(go: Path) -> tuple[int, int] | None:
         return None
     match = _VERSION.search(answer.stdout)
     return (int(match[1]), int(match[2])) if match else None
+
+
+if __name__ == "__main__":
+    try:
+        find()
+    except errors.BuildError:
+        sys.exit(1)

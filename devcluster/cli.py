@@ -1,0 +1,60 @@
+"""Commands build, up, down: parse, then one call each; an error is one message, not a traceback."""
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from devcluster import binaries, components, control_plane, errors, progress
+
+app = typer.Typer(
+    name="devcluster",
+    help="A real Kubernetes control plane on this machine.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+Directory = Annotated[Path, typer.Argument(help="Folder of the plane.")]
+
+
+@app.command()
+def build() -> None:
+    """Build the binaries that are not in the cache folder yet."""
+    asyncio.run(binaries.build())
+
+
+@app.command()
+def up(
+    directory: Directory,
+    *,
+    port: Annotated[
+        int | None, typer.Option(help="Of kube-apiserver; a free one if absent.")
+    ] = None,
+    aggregator_routing: Annotated[
+        bool, typer.Option(help="Reach aggregated servers by EndpointSlices.")
+    ] = False,
+) -> None:
+    """Start a bare control plane and leave it running."""
+    options = components.Options(aggregator_routing=aggregator_routing)
+    with progress.step("control plane"):
+        cp = asyncio.run(control_plane.start(directory, options=options, port=port))
+    progress.say(f"export KUBECONFIG={cp.kubeconfig}")
+
+
+@app.command()
+def down(directory: Directory) -> None:
+    """Stop what `up` started in a folder."""
+    stopped = asyncio.run(control_plane.stop(directory))
+    progress.say(f"stopped: {', '.join(stopped) or 'nothing was running'}")
+
+
+def main() -> None:
+    """Run the command line; an expected failure is told in one message on stderr, status 1."""
+    try:
+        app()
+    except errors.DevclusterError as error:
+        sys.stderr.write(f"{error}\n")
+        sys.exit(1)
