@@ -108,7 +108,7 @@ async def test_claims_are_found_by_node_phase_and_class(
 
 
 async def test_no_other_field_selects_claims(api: client.Client):
-    with pytest.raises(errors.ApiError, match="field label not supported: spec[.]count"):
+    with pytest.raises(errors.ApiError, match=r"field label not supported: spec\.count"):
         await api.list(kinds.GPU_CLAIMS, field_selector="spec.count=1")
 
 
