@@ -66,6 +66,8 @@ class Config:
     owner_cluster_role: str = "cozystack-gpu"
     """Cluster-scoped object of the release that owns managed policies, so uninstall removes them."""
     settings_namespace: str = keys.SETTINGS_NAMESPACE
+    kubevirt_namespace: str = "cozy-kubevirt"
+    """Where KubeVirt's controllers run: its controller's account makes launcher pods."""
     grace: Grace = field(default_factory=Grace)
     pace: Pace = field(default_factory=Pace)
 
@@ -73,3 +75,8 @@ class Config:
     def controller_user(self) -> str:
         """The user name kube-apiserver gives the controller's service account."""
         return f"system:serviceaccount:{self.namespace}:{self.service_account}"
+
+    @property
+    def kubevirt_controller_user(self) -> str:
+        """The user that makes pods from VMIs."""
+        return f"system:serviceaccount:{self.kubevirt_namespace}:kubevirt-controller"

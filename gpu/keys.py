@@ -31,7 +31,15 @@ TEMPLATE_CLAIM_LABEL: Final = f"{DOMAIN}/template-claim"
 PLACEMENT_GATE: Final = f"{DOMAIN}/placement"
 TERM_ANNOTATION: Final = f"{DOMAIN}/term"
 ACKNOWLEDGE_LOST_ANNOTATION: Final = f"{DOMAIN}/acknowledge-lost"
+TEARDOWN_ANNOTATION: Final = f"{DOMAIN}/teardown"
+"""On GPUBinder, from `cozystack-gpu teardown`: the leader puts nothing back (decision 0010)."""
 VGPU_ENTITLED_LABEL: Final = f"{DOMAIN}/vgpu-entitled"
+
+# Labels of computed objects, to select by.
+SOURCE_LABEL: Final = f"{DOMAIN}/source"
+CLASS_LABEL: Final = f"{DOMAIN}/class"
+MODE_LABEL: Final = f"{DOMAIN}/mode"
+GATE_LABEL: Final = f"{DOMAIN}/gate"
 
 # Finalizers.
 CLAIM_FINALIZER: Final = f"{DOMAIN}/claim"

@@ -67,6 +67,9 @@ POLICY_BINDINGS: Final = Kind(
     "ValidatingAdmissionPolicyBinding",
     namespaced=False,
 )
+CLUSTER_ROLES: Final = Kind(
+    "rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False
+)
 VALIDATING_WEBHOOKS: Final = Kind(
     "admissionregistration.k8s.io",
     "v1",
