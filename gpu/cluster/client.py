@@ -223,7 +223,10 @@ class Client:
         request = self._request(
             "watch", kind, path, deadline=which.get("deadline"), idle=which.get("idle", IDLE)
         )
+        opened = which.get("opened")
         async with self._session.stream(request) as chunks, aclosing(wire.events(chunks)) as found:
+            if opened is not None:
+                opened()
             async for event in found:
                 yield event
 

@@ -4,6 +4,7 @@ Typed dicts for `**options: Unpack[...]`, so that a call reads `client.list(kind
 checked. `deadline` is in seconds everywhere and ends the whole request.
 """
 
+from collections.abc import Callable
 from typing import Literal, TypedDict
 
 
@@ -39,6 +40,8 @@ class WatchOptions(SelectOptions, total=False):
     """The server ends the watch after this long."""
     idle: float
     """Silence after which the line counts as cut."""
+    opened: Callable[[], None]
+    """Called once the server has agreed to the watch, which may be long before an event."""
 
 
 class WriteOptions(TypedDict, total=False):
