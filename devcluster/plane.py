@@ -1,5 +1,6 @@
 """A control plane as a value to work with: log in, run kubectl and helm, stop and start its parts."""
 
+import ssl
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,10 +11,13 @@ from devcluster import (
     errors,
     kubeconfig,
     pki,
+    ports,
     probes,
     processes,
     state,
 )
+from devcluster.kubeconfig import Endpoint
+from gpu.cluster import client, credentials
 
 ADMIN = "admin"
 _YEAR = 365 * 24 * 3600
@@ -32,6 +36,7 @@ class ControlPlane:
         self.site = site
         self._records = records
         self._tethered = tethered
+        self._reserved: list[ports.Reservation] = []
 
     @property
     def directory(self) -> Path:
@@ -44,9 +49,9 @@ class ControlPlane:
         return self.site.pki
 
     @property
-    def endpoint(self) -> kubeconfig.Endpoint:
+    def endpoint(self) -> Endpoint:
         """Where kube-apiserver answers, and the CA that signed its certificate."""
-        return kubeconfig.Endpoint(self.server, self.pki.serving_ca.crt)
+        return Endpoint(self.server, self.pki.serving_ca.crt)
 
     @property
     def server(self) -> str:
@@ -64,10 +69,20 @@ class ControlPlane:
         pair = self.pki.sign_client(f"user-{name}", user=user, groups=groups, now=clock.now())
         return kubeconfig.write_certificate(self.site.kubeconfig(name), self.endpoint, pair)
 
-    async def service_account_kubeconfig(self, namespace: str, name: str) -> Path:
+    def admin(self) -> client.Client:
+        """Return a client of the administrator; use it as `async with`."""
+        made = self.pki.pair(ADMIN)
+        tls = ssl.create_default_context(cafile=str(self.pki.serving_ca.crt))
+        tls.load_cert_chain(made.crt, made.key)
+        return client.Client(credentials.fixed(self.server, tls=tls))
+
+    async def service_account_kubeconfig(
+        self, namespace: str, name: str, *, via: Endpoint | None = None
+    ) -> Path:
         """Return a kubeconfig of a ServiceAccount, which must exist.
 
         It names a token file that is good for a year; calling again writes a fresh token there.
+        `via` is where to send requests instead of to kube-apiserver: a proxy of a test.
         """
         user = f"{namespace}.{name}"
         token = await self.kubectl(
@@ -75,7 +90,8 @@ class ControlPlane:
         )
         file = self.site.kubeconfig(user).with_suffix(".token")
         kubeconfig.write_private(file, token.strip())
-        return kubeconfig.write_token(self.site.kubeconfig(user), self.endpoint, file)
+        place = self.site.kubeconfig(user if via is None else f"{user}.via")
+        return kubeconfig.write_token(place, via or self.endpoint, file)
 
     async def kubectl(self, *args: str, stdin: str | None = None, login: Path | None = None) -> str:
         """Run kubectl, as the administrator unless `login` names a kubeconfig; return its stdout.
@@ -146,11 +162,19 @@ class ControlPlane:
         """Return the names of the processes of this plane that run."""
         return tuple(name for name in self._records if self.is_running(name))
 
+    def reserve_port(self) -> int:
+        """Return a free port that no other plane of this user takes while this one is up."""
+        reservation = ports.reserve()
+        self._reserved.append(reservation)
+        return reservation.port
+
     async def stop(self) -> None:
         """Stop all that was started in this plane: first what runs on it, then the plane."""
         others = [name for name in self._records if name not in components.STOP_ORDER]
         for name in (*reversed(others), *components.STOP_ORDER):
             await self.stop_process(name)
+        while self._reserved:
+            self._reserved.pop().close()
 
     def check(self) -> None:
         """Raise ChildDiedError when something that was started here has ended by itself."""
@@ -159,12 +183,12 @@ class ControlPlane:
                 raise processes.died(record)
 
     def _probe(self, name: str) -> probes.Probe:
-        port = self.site.ports
+        at = self.site.ports
         url = {
-            components.ETCD: f"http://127.0.0.1:{port.etcd}/health",
+            components.ETCD: f"http://127.0.0.1:{at.etcd}/health",
             components.API_SERVER: f"{self.server}/readyz",
-            components.CONTROLLER_MANAGER: f"https://127.0.0.1:{port.controller_manager}/healthz",
-            components.SCHEDULER: f"https://127.0.0.1:{port.scheduler}/readyz",
+            components.CONTROLLER_MANAGER: f"https://127.0.0.1:{at.controller_manager}/healthz",
+            components.SCHEDULER: f"https://127.0.0.1:{at.scheduler}/readyz",
         }[name]
         return probes.answers_ok(url, self.pki.serving_ca.crt)
 

@@ -1,0 +1,102 @@
+"""The product's chart on a plane, with the process outside the cluster: install, reach, uninstall."""
+
+import asyncio
+import base64
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from devcluster import errors, plane
+from gpu import keys
+from gpu.cluster import client
+from gpu.objects import kinds
+
+ROOT: Final = Path(__file__).parents[1]
+CHART: Final = ROOT / "charts" / "cozystack-gpu"
+HOST: Final = Path(__file__).parent / "host"
+RELEASE: Final = "cozystack-gpu"
+SERVICE_ACCOUNT: Final = RELEASE
+NAMESPACE: Final = "cozy-system"
+API_SERVICE: Final = f"{keys.CATALOG_VERSION}.{keys.CATALOG_GROUP}"
+SLICE_PORT: Final = "https"  # the name of the Service's port; slices must repeat it
+
+_CRDS = tuple(
+    f"crd/{kind.resource}"
+    for kind in (kinds.GPU_CLASSES, kinds.GPU_CLAIMS, kinds.GPU_NODES, kinds.GPU_BINDERS)
+)
+_ASKED = "devcluster.cozystack.io/asked"
+
+
+async def install_host(cp: plane.ControlPlane) -> None:
+    """Install the kinds and tenant roles of the host that the product lives in."""
+    await cp.kubectl("apply", "--server-side", f"--filename={HOST}")
+    await cp.kubectl(
+        "wait", "--for=condition=Established", "--timeout=30s", f"--filename={HOST / 'crds.yaml'}"
+    )
+
+
+async def install(
+    cp: plane.ControlPlane, *, port: int | None, values: Mapping[str, Any] | None = None
+) -> None:
+    """Install or upgrade the chart, with kube-apiserver sent to `port` of this machine.
+
+    Port None is for a plane with aggregator routing: the Service then has no backend until
+    EndpointSlices name some. `values` go over ours.
+    """
+    merged = _merged(_values(cp, port), values or {})
+    file = cp.directory / "values.json"
+    file.write_text(json.dumps(merged), encoding="utf-8")
+    words = ("--install", "--create-namespace", f"--namespace={NAMESPACE}", f"--values={file}")
+    await cp.helm("upgrade", RELEASE, str(CHART), *words)
+    await cp.kubectl("wait", "--for=condition=Established", "--timeout=30s", *_CRDS)
+
+
+async def uninstall(cp: plane.ControlPlane) -> str:
+    """Uninstall the release as `helm uninstall` does; return what helm said. Teardown goes before."""
+    return await cp.helm("uninstall", RELEASE, f"--namespace={NAMESPACE}")
+
+
+async def available(admin: client.Client, *, within: float = 20.0) -> None:
+    """Wait until kube-apiserver calls the aggregated API available.
+
+    After a probe that failed it would look again only every 30 s; a touched APIService is looked
+    at now.
+    """
+    try:
+        async with asyncio.timeout(within):
+            asked = 0
+            while True:
+                found = await admin.get(kinds.API_SERVICES, API_SERVICE)
+                if _is_available(found):
+                    return
+                asked += 1
+                touched = {"metadata": {"annotations": {_ASKED: str(asked)}}}
+                await admin.patch(kinds.API_SERVICES, API_SERVICE, touched)
+                await asyncio.sleep(0.1)
+    except TimeoutError as error:
+        raise errors.NotReadyError(
+            f"APIService {API_SERVICE} is not available after {within:.0f} s."
+        ) from error
+
+
+def _is_available(api_service: Mapping[str, Any]) -> bool:
+    conditions = api_service.get("status", {}).get("conditions", [])
+    return any(c["type"] == "Available" and c["status"] == "True" for c in conditions)
+
+
+def _values(cp: plane.ControlPlane, port: int | None) -> dict[str, Any]:
+    ca = base64.b64encode(cp.pki.ext_ca.crt.read_bytes()).decode("ascii")
+    service = {} if port is None else {"externalName": "localhost", "port": port}
+    return {"deployment": {"enabled": False}, "caBundle": ca, "service": service}
+
+
+def _merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(under)
+    for key, value in over.items():
+        below = merged.get(key)
+        if isinstance(value, Mapping) and isinstance(below, Mapping):
+            merged[key] = _merged(below, value)
+        else:
+            merged[key] = value
+    return merged

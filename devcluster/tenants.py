@@ -1,0 +1,97 @@
+"""Tenants as the host makes them: a namespace, its role bindings, the HelmRelease with its quotas."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from gpu import keys
+from gpu.cluster import client, errors
+from gpu.objects import kinds
+from gpu.objects.kinds import Kind
+
+LEVELS: Final = ("view", "use", "admin", "super-admin")
+"""The host's roles in a tenant, each with all rights of those before it."""
+
+ROLE_BINDINGS: Final = Kind("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
+_MANAGER = "devcluster"
+
+
+def group(tenant: str, level: str = "admin") -> str:
+    """Return the group whose members have `level` in a tenant's namespace."""
+    return f"{tenant}-{level}"
+
+
+def objects(tenant: str, quotas: Mapping[str, int | str] | None = None) -> list[dict[str, Any]]:
+    """Return the objects that make `tenant` (a namespace's name, `tenant-acme`), parent first.
+
+    `quotas` are what its parent grants it, by key; None leaves it unbounded. The HelmRelease lies
+    in the parent's namespace, which must be there.
+    """
+    parent, _, name = tenant.rpartition("-")
+    parent = keys.TENANT_ROOT if parent == "tenant" else parent
+    release = {
+        "metadata": {
+            "name": f"tenant-{name}",
+            "namespace": parent,
+            "labels": {keys.APPLICATION_KIND_LABEL: "Tenant"},
+        },
+        "spec": {"interval": "5m", "values": {"resourceQuotas": dict(quotas or {})}},
+    }
+    made = [_of(kinds.NAMESPACES, {"metadata": {"name": tenant}}), *_bindings(tenant)]
+    return [*made, _of(kinds.HELM_RELEASES, release)]
+
+
+async def add(
+    admin: client.Client, tenant: str, quotas: Mapping[str, int | str] | None = None
+) -> None:
+    """Make a tenant as the administrator; `tenant-root` too when it is not there yet."""
+    try:
+        await admin.get(kinds.NAMESPACES, keys.TENANT_ROOT)
+    except errors.NotFound:
+        await admin.create(kinds.NAMESPACES, {"metadata": {"name": keys.TENANT_ROOT}})
+    for body in objects(tenant, quotas):
+        kind = _KINDS[body["kind"]]
+        meta = body["metadata"]
+        await admin.apply(kind, meta["name"], body, meta.get("namespace"), field_manager=_MANAGER)
+
+
+async def set_quotas(
+    admin: client.Client, tenant: str, quotas: Mapping[str, int | str] | None
+) -> None:
+    """Replace what a tenant's parent grants it."""
+    body = objects(tenant, quotas)[-1]
+    meta = body["metadata"]
+    await admin.apply(
+        kinds.HELM_RELEASES, meta["name"], body, meta["namespace"], field_manager=_MANAGER
+    )
+
+
+def acting(admin: client.Client, tenant: str, level: str = "admin") -> client.Client:
+    """Return a client that acts as a person of `tenant`, with that person's rights and no more."""
+    return admin.acting_as(f"somebody@{tenant}", [group(tenant, level), "system:authenticated"])
+
+
+def _bindings(tenant: str) -> list[dict[str, Any]]:
+    found = []
+    for rank, level in enumerate(LEVELS):
+        subjects = [
+            {"kind": "Group", "apiGroup": "rbac.authorization.k8s.io", "name": group(tenant, above)}
+            for above in LEVELS[rank:]
+        ]
+        body = {
+            "metadata": {"name": f"cozy:tenant:{level}", "namespace": tenant},
+            "roleRef": {
+                "apiGroup": "rbac.authorization.k8s.io",
+                "kind": "ClusterRole",
+                "name": f"cozy:tenant:{level}",
+            },
+            "subjects": subjects,
+        }
+        found.append(_of(ROLE_BINDINGS, body))
+    return found
+
+
+def _of(kind: Kind, body: Mapping[str, Any]) -> dict[str, Any]:
+    return {"apiVersion": kind.api_version, "kind": kind.kind, **body}
+
+
+_KINDS = {kind.kind: kind for kind in (kinds.NAMESPACES, kinds.HELM_RELEASES, ROLE_BINDINGS)}
