@@ -1,0 +1,61 @@
+"""The route table and the middleware order on one screen; returns a web.Application."""
+
+from typing import Any, Final
+
+from aiohttp import web
+
+from apiserver import appkeys, middleware
+from apiserver.appkeys import Services
+from apiserver.resources import RESOURCES
+from apiserver.routes import admission, discovery, health, objects, openapi
+
+BODY_LIMIT: Final = 3 * 1024 * 1024
+
+# What AppRunner must be given beside the application. A watch's handler has to end with its client;
+# a user may be in hundreds of groups, one header line each; kube-apiserver keeps idle connections for
+# 90 s and must be the one to close them.
+RUNNER: Final[dict[str, Any]] = {
+    "handler_cancellation": True,
+    "keepalive_timeout": 150.0,
+    "max_headers": 4096,
+    "max_field_size": 64 * 1024,
+    "max_line_size": 64 * 1024,
+    "access_log": None,
+    "auto_decompress": True,
+}
+
+ROUTES: Final = (
+    ("*", "/apis/{group}/{version}/{rest:.+}", objects.serve),
+    ("GET", "/", discovery.root),
+    ("GET", "/api", discovery.apis),
+    ("GET", "/apis", discovery.apis),
+    ("GET", "/apis/", discovery.apis),
+    ("GET", "/apis/{group}", discovery.document),
+    ("GET", "/apis/{group}/{version}", discovery.document),
+    ("GET", "/version", discovery.version),
+    ("GET", "/openapi/v2", openapi.v2),
+    ("GET", "/openapi/v3", openapi.v3_index),
+    ("GET", "/openapi/v3/apis/{group}/{version}", openapi.v3),
+    ("GET", "/livez", health.probe),
+    ("GET", "/readyz", health.probe),
+    ("GET", "/healthz", health.probe),
+    ("GET", "/livez/{check}", health.probe),
+    ("GET", "/readyz/{check}", health.probe),
+    ("GET", "/healthz/{check}", health.probe),
+    ("GET", "/metrics", health.metrics),
+    ("POST", "/admission/{name}", admission.review),
+)
+
+
+def build(services: Services) -> web.Application:
+    """Return the application over its services; nothing in it is started."""
+    resources = RESOURCES if services.resources is None else services.resources
+    app = web.Application(middlewares=middleware.ORDER, client_max_size=BODY_LIMIT)
+    app[appkeys.SERVICES] = services
+    app[appkeys.RESOURCES] = {(one.group, one.version, one.plural): one for one in resources}
+    app[discovery.DOCUMENTS] = discovery.build(resources)
+    app[openapi.DOCUMENTS] = openapi.build()
+    for method, path, handler in ROUTES:
+        app.router.add_route(method, path, handler)
+    app.on_response_prepare.append(middleware.finish_headers)
+    return app

@@ -1,0 +1,43 @@
+"""Named health checks, and whether the process is on its way out."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+READY: Final = frozenset({"readyz"})
+ALWAYS: Final = frozenset({"readyz", "livez", "healthz"})
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One check. `problem` returns why it fails, for the log, or an empty string; it never waits."""
+
+    name: str
+    problem: Callable[[], str]
+    probes: frozenset[str] = READY
+
+
+def _fine() -> str:
+    return ""
+
+
+@dataclass(slots=True)
+class Health:
+    """The checks of this process, in order. Liveness never asks about anything outside it."""
+
+    checks: list[Check] = field(default_factory=lambda: [Check("ping", _fine, ALWAYS)])
+    draining: bool = False
+
+    def add(self, name: str, problem: Callable[[], str], probes: frozenset[str] = READY) -> None:
+        """Add a check; readiness only, unless said otherwise."""
+        self.checks.append(Check(name, problem, probes))
+
+    def of(self, probe: str) -> list[Check]:
+        """Return the checks of `livez`, `readyz` or `healthz`; readiness knows about shutdown."""
+        found = [check for check in self.checks if probe in check.probes]
+        if probe == "readyz":
+            found.append(Check("shutdown", self._leaving))
+        return found
+
+    def _leaving(self) -> str:
+        return "the process is shutting down" if self.draining else ""

@@ -1,0 +1,33 @@
+"""User: name, groups, extra; frozen."""
+
+from dataclasses import dataclass
+from typing import Final
+
+ANONYMOUS: Final = "system:anonymous"
+UNAUTHENTICATED: Final = "system:unauthenticated"
+AUTHENTICATED: Final = "system:authenticated"
+MASTERS: Final = "system:masters"
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """Who is asking, as authentication found; `extra` is (key, values) pairs, keys in lower case."""
+
+    name: str
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+    @property
+    def is_master(self) -> bool:
+        """Say whether authorization lets the user do everything."""
+        return MASTERS in self.groups
+
+    def authenticated(self) -> "User":
+        """Add the group every authenticated user is in."""
+        if AUTHENTICATED in self.groups or self.name == ANONYMOUS:
+            return self
+        return User(self.name, self.uid, (*self.groups, AUTHENTICATED), self.extra)
+
+
+NOBODY: Final = User(ANONYMOUS, groups=(UNAUTHENTICATED,))

@@ -1,0 +1,188 @@
+"""Every counter, gauge and histogram, declared once, and the text exposition."""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client.exposition import choose_encoder
+
+_LATENCY: Final = (
+    0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0,
+    8.0, 10.0, 15.0, 20.0, 30.0, 45.0, 60.0,
+)  # fmt: skip
+_PASS: Final = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
+_LAG: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
+_REQUEST: Final = ("verb", "group", "version", "resource", "subresource", "scope", "component")
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """The product's metrics over one registry; build it with `create`."""
+
+    registry: CollectorRegistry
+    requests: Counter
+    request_seconds: Histogram
+    long_running: Gauge
+    in_flight: Gauge
+    watch_events: Counter
+    terminations: Counter
+    tls_reload_errors: Counter
+    trust_errors: Counter
+    authentications: Counter
+    client_requests: Counter
+    client_seconds: Histogram
+    leader: Gauge
+    pass_seconds: Histogram
+    loop_lag: Histogram
+    claims: Gauge
+    units: Gauge
+    write_refusals: Counter
+    quarantined_sets: Gauge
+    malformed_objects: Gauge
+    settings_valid: Gauge
+    policies_current: Gauge
+    checks: Gauge = field(repr=False)
+
+
+def create() -> Metrics:
+    """Declare everything over a new registry; upstream's names where upstream has one."""
+    registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
+    return Metrics(
+        registry=registry,
+        requests=Counter(
+            "apiserver_request_total",
+            "Requests by verb, resource, scope and code.",
+            (*_REQUEST, "dry_run", "code"),
+            registry=registry,
+        ),
+        request_seconds=Histogram(
+            "apiserver_request_duration_seconds",
+            "Response latency of requests that are not long-running, in seconds.",
+            (*_REQUEST, "dry_run"),
+            registry=registry,
+            buckets=_LATENCY,
+        ),
+        long_running=Gauge(
+            "apiserver_longrunning_requests",
+            "Open watches.",
+            _REQUEST,
+            registry=registry,
+        ),
+        in_flight=Gauge(
+            "apiserver_current_inflight_requests",
+            "Requests being answered, without watches.",
+            ("request_kind",),
+            registry=registry,
+        ),
+        watch_events=Counter(
+            "apiserver_watch_events_total",
+            "Watch events sent.",
+            ("group", "version", "resource"),
+            registry=registry,
+        ),
+        terminations=Counter(
+            "apiserver_request_terminations_total",
+            "Requests ended by the server itself: too many, or too slow a reader.",
+            ("code",),
+            registry=registry,
+        ),
+        tls_reload_errors=Counter(
+            "cozystack_gpu_serving_certificate_reload_errors_total",
+            "Serving certificates that could not be read; the one before stays in use.",
+            registry=registry,
+        ),
+        trust_errors=Counter(
+            "cozystack_gpu_authentication_config_errors_total",
+            "Reads of extension-apiserver-authentication that failed; the last good one stays.",
+            registry=registry,
+        ),
+        authentications=Counter(
+            "authentication_attempts_total",
+            "Authentications by result.",
+            ("result",),
+            registry=registry,
+        ),
+        client_requests=Counter(
+            "rest_client_requests_total",
+            "Requests to kube-apiserver by code, method and host.",
+            ("code", "method", "host"),
+            registry=registry,
+        ),
+        client_seconds=Histogram(
+            "rest_client_request_duration_seconds",
+            "Latency of requests to kube-apiserver, in seconds.",
+            ("verb", "host"),
+            registry=registry,
+            buckets=_LATENCY,
+        ),
+        leader=Gauge(
+            "leader_election_master_status",
+            "1 while this replica holds the lease.",
+            ("name",),
+            registry=registry,
+        ),
+        pass_seconds=Histogram(
+            "cozystack_gpu_pass_duration_seconds",
+            "Seconds a phase of a pass took to decide.",
+            ("phase",),
+            registry=registry,
+            buckets=_PASS,
+        ),
+        loop_lag=Histogram(
+            "cozystack_gpu_event_loop_lag_seconds",
+            "How late the event loop woke from a short sleep, in seconds.",
+            registry=registry,
+            buckets=_LAG,
+        ),
+        claims=Gauge(
+            "cozystack_gpu_claims",
+            "Claims by phase.",
+            ("phase",),
+            registry=registry,
+        ),
+        units=Gauge(
+            "cozystack_gpu_units",
+            "Units of a class by state: held, free, lost.",
+            ("class", "state"),
+            registry=registry,
+        ),
+        write_refusals=Counter(
+            "cozystack_gpu_write_refusals_total",
+            "Writes of the binder the API server refused for good.",
+            registry=registry,
+        ),
+        quarantined_sets=Gauge(
+            "cozystack_gpu_quarantined_sets",
+            "Sets left alone for a while because their writes were refused.",
+            registry=registry,
+        ),
+        malformed_objects=Gauge(
+            "cozystack_gpu_malformed_objects",
+            "Stored objects that could not be read, by kind.",
+            ("kind",),
+            registry=registry,
+        ),
+        settings_valid=Gauge(
+            "cozystack_gpu_settings_valid",
+            "1 while the settings ConfigMap is served well-formed.",
+            registry=registry,
+        ),
+        policies_current=Gauge(
+            "cozystack_gpu_policies_current",
+            "1 while the policies in the cluster are those of this version.",
+            registry=registry,
+        ),
+        checks=Gauge(
+            "kubernetes_healthcheck",
+            "1 while a health check passes.",
+            ("name", "type"),
+            registry=registry,
+        ),
+    )
+
+
+def exposition(metrics: Metrics, accept: str | None) -> tuple[bytes, str]:
+    """Return the text of all metrics and its content type, OpenMetrics where asked for."""
+    encoder, content_type = choose_encoder(accept or "")
+    return encoder(metrics.registry), content_type

@@ -1,0 +1,197 @@
+"""Around every handler: audit id, log, metrics, errors as Status, who, how much, how long, may they.
+
+Outermost first: `observe`, `answer_errors`, `identify`, `bound`, `authorize`.
+"""
+
+import asyncio
+import re
+import ssl
+import uuid
+from typing import Final
+
+import structlog
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+from apiserver import appkeys
+from apiserver.identity import User
+from apiserver.wire import attributes, options, status
+from apiserver.wire.attributes import Attributes
+from apiserver.wire.status import StatusError, TimedOut, TooManyRequests
+from apiserver.wire.values import json_line
+
+NO_CACHE: Final = "no-cache, private"
+ADMISSION: Final = "/admission/"
+_COMPONENT: Final = "cozystack-gpu"
+_MOST_ID: Final = 64
+_READING: Final = frozenset({"GET", "HEAD"})
+
+log = structlog.get_logger(__name__)
+
+
+async def finish_headers(request: web.Request, response: web.StreamResponse) -> None:
+    """Put on every answer, streams too, what every answer has; name no software."""
+    headers = response.headers
+    headers.popall("Server", None)
+    headers.setdefault("Cache-Control", NO_CACHE)
+    headers.setdefault("X-Content-Type-Options", "nosniff")
+    headers["Audit-ID"] = request.get(appkeys.AUDIT_ID, "")
+
+
+def error_response(error: StatusError) -> web.Response:
+    """Return an error's Status as JSON under its own code."""
+    return web.Response(
+        body=json_line(error.document()),
+        status=error.code,
+        content_type="application/json",
+        headers=error.headers,
+    )
+
+
+@web.middleware
+async def observe(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Give the request its audit id; count it and log it when it ends."""
+    given = re.sub(r"[^\x21-\x7e]", "", request.headers.get("Audit-ID", ""))[:_MOST_ID]
+    request[appkeys.AUDIT_ID] = given or str(uuid.uuid4())
+    begun = asyncio.get_running_loop().time()
+    code = 499  # the client hung up
+    try:
+        response = await handler(request)
+        code = response.status
+        return response
+    finally:
+        took = asyncio.get_running_loop().time() - begun
+        _count(request, code, took)
+
+
+def _count(request: web.Request, code: int, took: float) -> None:
+    services = request.app[appkeys.SERVICES]
+    about = request.get(appkeys.ATTRIBUTES)
+    labels = request_labels(request, about)
+    metrics = services.metrics
+    metrics.requests.labels(*labels, "", str(code)).inc()
+    if about is None or not about.is_long:
+        metrics.request_seconds.labels(*labels, "").observe(took)
+    user = request.get(appkeys.USER)
+    log.info(
+        "request",
+        verb=about.verb if about else request.method,
+        path=request.rel_url.raw_path[:256],
+        code=code,
+        seconds=round(took, 4),
+        user=user.name if user else "",
+        agent=request.headers.get("User-Agent", "")[:96],
+        audit_id=request[appkeys.AUDIT_ID],
+        peer=request.remote or "",
+    )
+
+
+def request_labels(request: web.Request, about: Attributes | None) -> tuple[str, ...]:
+    """Return verb, group, version, resource, subresource, scope, component; all bounded."""
+    table = request.app[appkeys.RESOURCES]
+    known = about is not None and (about.group, about.version, about.resource) in table
+    if about is None or not known:
+        method = request.method if request.method in {*_READING, "POST", "PUT"} else "other"
+        return (method, "", "", "", "", "", _COMPONENT)
+    scope = "resource" if about.name else "namespace" if about.namespace else "cluster"
+    verbs = {"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"}
+    verb = about.verb.upper() if about.verb in verbs else "other"
+    return (verb, about.group, about.version, about.resource, "", scope, _COMPONENT)
+
+
+@web.middleware
+async def answer_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Turn whatever is raised into a Status; what nobody expected is a 500 and a stack in the log."""
+    try:
+        return await handler(request)
+    except (StatusError, web.HTTPException) as error:
+        return error_response(as_status(error))
+    except Exception:
+        log.exception("request failed", audit_id=request.get(appkeys.AUDIT_ID, ""))
+        return error_response(status.internal("unexpected error; see the log under the audit id"))
+
+
+def as_status(error: StatusError | web.HTTPException) -> StatusError:
+    """Return aiohttp's own refusals in Kubernetes' words."""
+    match error:
+        case StatusError():
+            return error
+        case web.HTTPMethodNotAllowed():
+            return status.method_not_allowed(sorted(error.allowed_methods))
+        case web.HTTPRequestEntityTooLarge():
+            return status.TooLarge("the request body is larger than 3 MiB")
+        case web.HTTPNotFound():
+            return status.no_such_path()
+        case _:
+            return status.BadRequest(error.reason)
+
+
+@web.middleware
+async def identify(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Read what the request is about and who asks."""
+    parts = attributes.segments(request.rel_url.raw_path)
+    request[appkeys.ATTRIBUTES] = attributes.parse(request.method, parts, request.query)
+    transport = request.transport
+    connection: ssl.SSLObject | None = (
+        transport.get_extra_info("ssl_object") if transport is not None else None
+    )
+    services = request.app[appkeys.SERVICES]
+    if is_open(request[appkeys.ATTRIBUTES], request.method):
+        return await handler(request)
+    try:
+        user = await services.authenticator.identify(request.headers, connection)
+    except StatusError:
+        services.metrics.authentications.labels("failure").inc()
+        raise
+    services.metrics.authentications.labels("success").inc()
+    request[appkeys.USER] = user
+    return await handler(request)
+
+
+def is_open(about: Attributes, method: str) -> bool:
+    """Say whether it is an admission call: kube-apiserver brings no credential for those."""
+    return method == "POST" and not about.is_resource and about.path.startswith(ADMISSION)
+
+
+@web.middleware
+async def bound(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Answer within the deadline, and no more at a time than the limits say."""
+    services = request.app[appkeys.SERVICES]
+    about = request[appkeys.ATTRIBUTES]
+    seconds = services.limits.seconds
+    if text := request.query.get("timeout", ""):
+        seconds = min(options.parse_duration(text) or seconds, seconds)
+    if about.is_long and request.method == "GET":
+        return await handler(request)
+    reading = request.method in _READING
+    gauge = services.metrics.in_flight.labels("readOnly" if reading else "mutating")
+    most = services.limits.reading if reading else services.limits.mutating
+    if gauge._value.get() >= most and not is_exempt(request):  # noqa: SLF001 -- its only reader
+        services.metrics.terminations.labels("429").inc()
+        details = status.Details(retry_after=1)
+        raise TooManyRequests("too many requests, please try again later", details)
+    with gauge.track_inprogress():
+        try:
+            async with asyncio.timeout(seconds):
+                return await handler(request)
+        except TimeoutError:
+            raise TimedOut(f"request did not complete within {seconds:g}s") from None
+
+
+def is_exempt(request: web.Request) -> bool:
+    """Say whether the request is answered however busy the process is."""
+    user = request.get(appkeys.USER)
+    about = request[appkeys.ATTRIBUTES]
+    return not about.is_resource or (user is not None and user.is_master)
+
+
+@web.middleware
+async def authorize(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Ask whether the user may."""
+    user: User | None = request.get(appkeys.USER)
+    if user is not None:
+        await request.app[appkeys.SERVICES].authorizer.require(user, request[appkeys.ATTRIBUTES])
+    return await handler(request)
+
+
+ORDER: Final = (observe, answer_errors, identify, bound, authorize)

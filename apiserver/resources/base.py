@@ -1,0 +1,60 @@
+"""Resource: names, scope, verbs, columns, and the rows it shows of a world."""
+
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from apiserver.wire.items import Row, Type
+from apiserver.wire.table import Column
+from apiserver.wire.values import Json, JsonObject
+from gpu import keys
+from gpu.objects.tenants import Namespace
+from gpu.world import World
+
+READ: Final = ("get", "list", "watch")
+CATEGORIES: Final = ("cozystack", "gpu")
+
+# Uids are made, not stored: this namespace and the object's coordinates give the same one everywhere.
+_UIDS: Final = uuid.UUID("6f1c2f0e-6b0d-5c37-9b0a-1f6f4f6c9d11")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resource:
+    """One served resource.
+
+    `rows` gives a namespace's objects in any order; it reads nothing but the world it is given.
+    """
+
+    plural: str
+    singular: str
+    kind: str
+    description: str
+    rows: Callable[[World, str], tuple[Row, ...]]
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = CATEGORIES
+    verbs: tuple[str, ...] = READ
+    columns: tuple[Column, ...] = ()
+    namespaced: bool = True
+    group: str = keys.CATALOG_GROUP
+    version: str = keys.CATALOG_VERSION
+
+    @property
+    def type(self) -> Type:
+        """Group, version and kind of its objects."""
+        return Type(self.group, self.version, self.kind)
+
+
+def uid(plural: str, namespace: str, name: str) -> str:
+    """Return the uid of a computed object: the same on every replica and after every restart."""
+    return str(uuid.uuid5(_UIDS, f"{keys.CATALOG_GROUP}/{plural}/{namespace}/{name}"))
+
+
+def namespace(world: World, name: str) -> Namespace | None:
+    """Return a namespace by name, None when there is no such one."""
+    return next((one for one in world.namespaces if one.meta.name == name), None)
+
+
+def filled(members: Mapping[str, Json]) -> JsonObject:
+    """Leave out what is absent or an empty text; zero stays."""
+    return {key: value for key, value in members.items() if value is not None and value != ""}

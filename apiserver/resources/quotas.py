@@ -1,0 +1,88 @@
+"""A tenant's GPU quota, used and left: the gate the tenant chart reads."""
+
+import hashlib
+import re
+from typing import Final
+
+from apiserver.resources import base
+from apiserver.wire.items import Row
+from apiserver.wire.table import Column
+from apiserver.wire.values import Json
+from gpu import keys
+from gpu.model import budgets
+from gpu.model.budgets import Gate
+from gpu.objects.tenants import Namespace
+from gpu.units import QuotaKey, TenantName
+from gpu.world import World
+
+
+def rows(world: World, namespace: str) -> tuple[Row, ...]:
+    """Return the gate of every GPU quota key; none in a namespace that does not exist."""
+    home = base.namespace(world, namespace)
+    if home is None:
+        return ()
+    return tuple(_row(home, gate) for gate in budgets.gates(world.snapshot, TenantName(namespace)))
+
+
+def name_of(key: QuotaKey) -> str:
+    """Return the object name of a key: the class, `total`, or a raw name as a DNS name.
+
+    A raw name has a dot in it where a class has none; one that loses anything on the way (upper case,
+    underscores) gets a mark made from the whole.
+    """
+    short = key.removeprefix(keys.QUOTA_PREFIX)
+    if short != key:
+        return short
+    plain = re.sub(r"[^a-z0-9.-]+", "-", key.lower().replace("/", ".")).strip("-.")
+    if plain == key.replace("/", "."):
+        return plain
+    return f"{plain[:240]}-{hashlib.sha256(key.encode()).hexdigest()[:8]}"
+
+
+def _row(home: Namespace, gate: Gate) -> Row:
+    name = name_of(gate.key)
+    spec: dict[str, Json] = {"key": gate.key, "hard": gate.hard}
+    status: dict[str, Json] = {
+        "used": gate.used,
+        "remaining": gate.remaining,
+        "boundedBy": gate.bounded_by,
+        "gate": gate.state.value,
+        "reason": gate.reason,
+        "message": gate.message,
+    }
+    return Row(
+        namespace=home.meta.name,
+        name=name,
+        uid=base.uid("quotagates", home.meta.name, name),
+        created=home.meta.created,
+        labels={keys.GATE_LABEL: gate.state.value},
+        body={"spec": base.filled(spec), "status": base.filled(status)},
+        cells=(
+            gate.key,
+            "unlimited" if gate.hard is None else str(gate.hard),
+            gate.used,
+            "unlimited" if gate.remaining is None else str(gate.remaining),
+            gate.state.value,
+            gate.message,
+            gate.bounded_by or "",
+        ),
+    )
+
+
+QUOTAS: Final = base.Resource(
+    plural="quotagates",
+    singular="quotagate",
+    kind="QuotaGate",
+    short_names=("gates",),
+    description="GPU quota keys of a tenant: what is declared, used and left.",
+    columns=(
+        Column(name="Key", description="As resourceQuotas has it."),
+        Column(name="Hard", description="Units the tenant itself declares."),
+        Column(name="Used", type="integer", description="Units in use or promised to children."),
+        Column(name="Remaining", description="Units left under every ancestor."),
+        Column(name="Gate", description="Open, Exhausted or Closed."),
+        Column(name="Why", description="Why the gate stands as it does.", priority=1),
+        Column(name="Bounded by", description="The tenant that leaves least.", priority=1),
+    ),
+    rows=rows,
+)

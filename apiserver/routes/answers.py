@@ -1,0 +1,59 @@
+"""Values to responses: encoding, compression, ETags."""
+
+import hashlib
+from typing import Final
+
+from aiohttp import web
+from aiohttp.web_response import ContentCoding
+
+from apiserver.wire import options
+from apiserver.wire.negotiate import YAML, View
+from apiserver.wire.values import JsonObject, json_line, json_pretty, yaml_text
+
+GZIP_FROM: Final = 128 * 1024
+"""Smaller bodies are not worth the time, as upstream found."""
+_PEOPLE: Final = ("curl", "Wget", "Mozilla/")
+
+
+def document(request: web.Request, content: JsonObject, view: View) -> web.Response:
+    """Return a document in the media type of a view."""
+    if view.media == YAML:
+        body = yaml_text(content)
+    else:
+        body = json_pretty(content) if _for_people(request) else json_line(content)
+    return sized(request, web.Response(body=body, content_type=view.media))
+
+
+def sized(request: web.Request, response: web.Response) -> web.Response:
+    """Compress a large body for a client that takes gzip."""
+    accepted = request.headers.get("Accept-Encoding", "")
+    body = response.body
+    if isinstance(body, bytes) and len(body) > GZIP_FROM and "gzip" in accepted:
+        response.headers["Vary"] = "Accept, Accept-Encoding"
+        response.enable_compression(ContentCoding.gzip)
+    return response
+
+
+def tagged(
+    request: web.Request, body: bytes, content_type: str, headers: dict[str, str] | None = None
+) -> web.Response:
+    """Return static bytes with a strong ETag, or 304 when the client has them."""
+    tag = f'"{etag(body)}"'
+    sent = {"Vary": "Accept", "ETag": tag, "Content-Type": content_type, **(headers or {})}
+    wanted = [one.strip() for one in request.headers.get("If-None-Match", "").split(",")]
+    if tag in wanted or "*" in wanted:
+        del sent["Content-Type"]
+        return web.Response(status=304, headers=sent)
+    return sized(request, web.Response(body=body, headers=sent))
+
+
+def etag(body: bytes) -> str:
+    """Return the hash of a document, the same on every replica."""
+    return hashlib.sha512(body).hexdigest().upper()
+
+
+def _for_people(request: web.Request) -> bool:
+    asked = request.query.get("pretty")
+    if asked is not None:
+        return options.is_true(asked)
+    return request.headers.get("User-Agent", "").startswith(_PEOPLE)

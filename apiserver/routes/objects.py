@@ -1,0 +1,106 @@
+"""GET and LIST of any registered resource; WATCH is in watches.py."""
+
+from aiohttp import web
+
+from apiserver import appkeys
+from apiserver.resources.base import Resource
+from apiserver.routes import answers, watches
+from apiserver.wire import listing, negotiate, options, status
+from apiserver.wire.attributes import Attributes
+from apiserver.wire.items import Key
+from apiserver.wire.listing import ANY_VERSION, Page
+from apiserver.wire.negotiate import Subject
+from apiserver.wire.options import EXACT, Options
+from apiserver.wire.states import State
+from apiserver.wire.status import BadRequest, Expired
+
+
+async def serve(request: web.Request) -> web.StreamResponse:
+    """Answer anything below /apis/GROUP/VERSION/."""
+    about = request[appkeys.ATTRIBUTES]
+    resource = find(request, about)
+    if request.method not in {"GET", "HEAD"}:
+        raise status.method_not_allowed(["GET", "HEAD"])
+    if about.name and _is_one(about, request):
+        return await _get(request, resource, about)
+    asked = options.parse(request.query)
+    if asked.watch and request.method == "GET":
+        return await watches.serve(request, resource, about.namespace, asked)
+    return await _list(request, resource, about, asked)
+
+
+def find(request: web.Request, about: Attributes) -> Resource:
+    """Return the resource a request is about. Raises NotFound for what is not served."""
+    table = request.app[appkeys.RESOURCES]
+    resource = table.get((about.group, about.version, about.resource))
+    if resource is None or about.subresource:
+        raise status.no_such_path()
+    if about.namespace and not resource.namespaced:
+        raise status.no_such_path()
+    if _is_one(about, request) and resource.namespaced and not about.namespace:
+        raise status.no_such_path()
+    return resource
+
+
+def _is_one(about: Attributes, request: web.Request) -> bool:
+    """Say whether the path itself names an object: a field selector only narrows a list."""
+    del request
+    return bool(about.name) and about.path.endswith(f"/{about.resource}/{about.name}")
+
+
+async def _get(request: web.Request, resource: Resource, about: Attributes) -> web.StreamResponse:
+    view = negotiate.choose(request.headers.get("Accept"), Subject.OBJECT)
+    include = request.query.get("includeObject", "") or "Metadata"
+    if include not in options.INCLUDE:
+        raise BadRequest(f'unrecognized includeObject value: "{include}"')
+    projection = request.app[appkeys.SERVICES].projection
+    version = options.parse_version(request.query.get("resourceVersion", ""))
+    _, state, _ = await projection.read(resource, about.namespace, at_least=version)
+    item = state.find(Key(about.namespace, about.name))
+    if item is None:
+        raise status.no_such_object(resource.group, resource.plural, about.name)
+    content = listing.render_one(resource.type, resource.columns, item, view, include)
+    return answers.document(request, content, view)
+
+
+async def _list(
+    request: web.Request, resource: Resource, about: Attributes, asked: Options
+) -> web.StreamResponse:
+    view = negotiate.choose(request.headers.get("Accept"), Subject.LIST)
+    scope = f"{resource.group}/{resource.plural}/{about.namespace}"
+    mark = listing.query_mark(scope, asked.selector)
+    page = await _page(request, resource, about.namespace, asked, mark)
+    content = listing.render(resource.type, resource.columns, page, view, asked.include)
+    return answers.document(request, content, view)
+
+
+async def _page(
+    request: web.Request, resource: Resource, namespace: str, asked: Options, mark: str
+) -> Page:
+    projection = request.app[appkeys.SERVICES].projection
+    token = listing.read_token(asked.token, mark) if asked.token else None
+    after = Key(*token.after) if token else None
+    wanted = asked.version
+    if token is not None and token.rv != ANY_VERSION:
+        wanted = token.rv
+    feed, state, version = await projection.read(resource, namespace, at_least=wanted)
+    exact = asked.match == EXACT or (token is not None and token.rv != ANY_VERSION)
+    if exact and wanted is not None and version != wanted:
+        past = feed.history.at(wanted)
+        if past is None:
+            raise _forgotten(token, wanted, feed.history.oldest)
+        state, version = past, wanted
+    elif exact and wanted is not None:
+        version = wanted
+    return _cut(state, version, asked, mark, after)
+
+
+def _cut(state: State, version: int, asked: Options, mark: str, after: Key | None) -> Page:
+    return listing.page(state.items, version, asked.selector, asked.limit, mark=mark, after=after)
+
+
+def _forgotten(token: listing.Token | None, wanted: int, oldest: int) -> Expired:
+    if token is None:
+        return status.watch_too_old(wanted, oldest)
+    go_on = listing.Token(v=token.v, rv=ANY_VERSION, after=token.after, query=token.query)
+    return status.page_too_old(go_on.text())

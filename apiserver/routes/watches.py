@@ -1,0 +1,147 @@
+"""WATCH: what a list holds, then every difference, as a stream of lines."""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import AsyncGenerator, Iterator
+from typing import NamedTuple
+
+import structlog
+from aiohttp import web
+from prometheus_client import Counter
+
+from apiserver import appkeys, middleware
+from apiserver.appkeys import Limits, Services
+from apiserver.projection import Feed
+from apiserver.resources.base import Resource
+from apiserver.wire import frames, negotiate, status
+from apiserver.wire.frames import Framer
+from apiserver.wire.negotiate import Subject
+from apiserver.wire.options import Options
+from apiserver.wire.states import State
+
+log = structlog.get_logger(__name__)
+
+
+class _Start(NamedTuple):
+    """Where a watch begins: from this state, at this version, telling first what is there or not."""
+
+    feed: Feed
+    state: State
+    version: int
+    tells_all: bool
+
+
+async def serve(
+    request: web.Request, resource: Resource, namespace: str, asked: Options
+) -> web.StreamResponse:
+    """Stream until the time is up, the client leaves, or the process does."""
+    services = request.app[appkeys.SERVICES]
+    view = negotiate.choose(request.headers.get("Accept"), Subject.WATCH)
+    framer = Framer(resource.type, resource.columns, view, asked.include)
+    start = await _start(services, resource, namespace, asked)
+    response = web.StreamResponse(headers={"Content-Type": view.media})
+    response.enable_chunked_encoding()
+    labels = middleware.request_labels(request, request[appkeys.ATTRIBUTES])
+    counter = services.metrics.watch_events.labels(
+        resource.group, resource.version, resource.plural
+    )
+    gauge = services.metrics.long_running.labels(*labels)
+    with services.projection.following(start.feed), gauge.track_inprogress():
+        await response.prepare(request)
+        await _send(request, response, _lines(services, start, asked, framer), counter)
+    return response
+
+
+async def _send(
+    request: web.Request,
+    response: web.StreamResponse,
+    batches: AsyncGenerator[list[bytes], None],
+    counter: Counter,
+) -> None:
+    """Write the lines; a stream that cannot go on is cut, never followed by another answer."""
+    seconds = request.app[appkeys.SERVICES].limits.write
+    try:
+        async with contextlib.aclosing(batches):
+            async for lines in batches:
+                counter.inc(len(lines))
+                async with asyncio.timeout(seconds):
+                    await response.write(b"".join(lines))
+    except ConnectionError:
+        log.debug("watch ended: connection lost")
+    except TimeoutError:
+        request.app[appkeys.SERVICES].metrics.terminations.labels("slow").inc()
+        log.info("watch ended: slow reader")
+        _cut(request)
+    except Exception:
+        log.exception("watch failed", audit_id=request[appkeys.AUDIT_ID])
+        _cut(request)
+
+
+def _cut(request: web.Request) -> None:
+    if request.transport is not None and isinstance(request.transport, asyncio.Transport):
+        request.transport.abort()
+
+
+async def _start(services: Services, resource: Resource, namespace: str, asked: Options) -> _Start:
+    """Find the state to begin from. Raises Expired for a version that is forgotten."""
+    read = services.projection.read
+    feed, state, version = await read(resource, namespace, at_least=asked.version)
+    if asked.initial_events is not None:
+        return _Start(feed, state, version, asked.initial_events)
+    if not asked.version:
+        return _Start(feed, state, version, tells_all=True)
+    known = feed.history.resume(asked.version)
+    if known is None:
+        raise status.watch_too_old(asked.version, feed.history.oldest)
+    return _Start(feed, known, asked.version, tells_all=False)
+
+
+async def _lines(
+    services: Services, start: _Start, asked: Options, framer: Framer
+) -> AsyncGenerator[list[bytes], None]:
+    """Yield the lines to send, what belongs together at once."""
+    projection = services.projection
+    clock = asyncio.get_running_loop().time
+    end = clock() + _seconds(asked, services.limits)
+    known, sent = start.state, start.version
+    if start.tells_all:
+        lines = [framer.event(event) for event in frames.initial(known, asked.selector)]
+        if asked.initial_events and asked.bookmarks:
+            lines.append(framer.bookmark(start.version, ends_initial=True))
+        if lines:
+            yield lines
+    marks = _marks(asked, clock(), end, services.limits)
+    mark = next(marks)
+    while not projection.closing and clock() < end:
+        newest = await projection.newer(start.feed, known, min(mark, end))
+        if newest is not None:
+            events = frames.difference(known, newest, asked.selector)
+            known = newest
+            if events:
+                yield [framer.event(event) for event in events]
+        elif clock() >= mark:
+            mark = next(marks)
+            version = max(projection.proved(), known.version)
+            if version > sent and not projection.closing:
+                sent = version
+                yield [framer.bookmark(version)]
+
+
+def _marks(asked: Options, now: float, end: float, limits: Limits) -> Iterator[float]:
+    """Yield when to send bookmarks: each minute and shortly before the end."""
+    last = end - limits.last_bookmark
+    at = now + limits.bookmark
+    while asked.bookmarks and at < last:
+        yield at
+        at += limits.bookmark
+    if asked.bookmarks and last > now:
+        yield last
+    while True:
+        yield float("inf")
+
+
+def _seconds(asked: Options, limits: Limits) -> float:
+    if asked.timeout and asked.timeout > 0:
+        return float(asked.timeout)
+    return limits.shortest_watch * (1 + random.random())  # noqa: S311 -- spreads reconnects

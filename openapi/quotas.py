@@ -1,0 +1,44 @@
+"""Schema of QuotaGate."""
+
+from typing import Final
+
+from openapi import meta
+
+SPEC: Final = f"{meta.PREFIX}catalog.v1alpha1.QuotaGateSpec"
+STATUS: Final = f"{meta.PREFIX}catalog.v1alpha1.QuotaGateStatus"
+KIND: Final = f"{meta.PREFIX}catalog.v1alpha1.QuotaGate"
+
+SCHEMAS: Final[dict[str, meta.Schema]] = {
+    SPEC: meta.obj(
+        "QuotaGateSpec is what was declared.",
+        {
+            "key": meta.text("The key, as resourceQuotas of the tenant has it."),
+            "hard": meta.whole("Units this tenant itself declares; absent when it declares none."),
+        },
+        ("key",),
+    ),
+    STATUS: meta.obj(
+        "QuotaGateStatus is what is left.",
+        {
+            "used": meta.whole("Units in use or promised to children."),
+            "remaining": meta.whole(
+                "Units left under every ancestor that declares the key; absent when none does."
+            ),
+            "boundedBy": meta.text("The tenant whose declaration leaves least; it or an ancestor."),
+            "gate": meta.text(
+                "Open, Exhausted (nothing left) or Closed.", enum=["Open", "Exhausted", "Closed"]
+            ),
+            "reason": meta.text("Why the gate stands as it does, as one word."),
+            "message": meta.text("Why the gate stands as it does, in words."),
+        },
+        ("used", "gate"),
+    ),
+    KIND: meta.kind(
+        "QuotaGate is one GPU quota key of this tenant: what is declared, used and left, and whether "
+        "an order under it could pass.",
+        {
+            "spec": meta.ref(SPEC, "What was declared."),
+            "status": meta.ref(STATUS, "What is left."),
+        },
+    ),
+}
