@@ -127,6 +127,10 @@ class Caches:
         """Say whether the API server serves the view's kind at all, as far as is known."""
         return self._store(view).served
 
+    def version(self, view: type[V]) -> int:
+        """Return the highest resourceVersion a view's store has come to."""
+        return self._store(view).resource_version
+
     def subscribe(self, changed: Callable[[], None]) -> Callable[[], None]:
         """Call `changed` after each change of a typed view of any kind; returns what ends it."""
         ends = [each.store.subscribe(changed) for each in self.reflectors.values()]

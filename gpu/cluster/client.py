@@ -171,6 +171,8 @@ class Client:
         **how: Unpack[options.ApplyOptions],
     ) -> dict[str, Any]:
         """Server-side apply with force: what the body says is ours, whoever had it before."""
+        place = {"name": name, **({"namespace": namespace} if namespace else {})}
+        body = {**body, "metadata": {**body.get("metadata", {}), **place}}  # not read from the URL
         path = urls.path(kind, namespace, name, how.get("subresource"))
         return await self._write("apply", kind, path, body, {**how, "field_manager": field_manager})
 

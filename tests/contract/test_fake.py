@@ -1,0 +1,12 @@
+"""FakeCluster does what the real API server does; tests/real/test_contract.py asks the latter."""
+
+import pytest
+
+from tests.contract import cases
+from tests.fakes.cluster import FakeCluster
+
+
+@pytest.mark.parametrize("case", cases.CASES, ids=lambda case: case.__name__)
+@pytest.mark.timeout(5)
+async def test_the_fake(case: cases.Case):
+    await case(FakeCluster(with_status=[cases.THING]), "contract")
