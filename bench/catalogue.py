@@ -1,0 +1,44 @@
+"""The cluster that is measured: nodes with units to spare, one class, tenants without budgets."""
+
+import functools
+from typing import Final
+
+from bench.flight import in_flight
+from devcluster import simulator, tenants
+from gpu.cluster import client
+from gpu.objects import kinds
+
+CLASS: Final = "bench"
+RESOURCE: Final = "nvidia.com/BENCH_GPU"
+POD_RESOURCE: Final = "bench.example.com/GPU"
+"""What kube-scheduler's pods ask for; no class names it."""
+NODES: Final = 100
+UNITS: Final = 128
+"""Units of a node: 12,800 in all, so that no order of the bench waits for room."""
+TENANT: Final = "tenant-bench"
+PODS_NAMESPACE: Final = "bench-pods"
+FULL_TENANTS: Final = tuple(f"tenant-full{index:03d}" for index in range(100))
+"""Who holds the full house, an equal share each."""
+_WIDTH: Final = 16
+
+
+async def add(admin: client.Client) -> None:
+    """Create nodes, class and tenants; as the administrator."""
+    await tenants.add(admin, TENANT)
+    for name in (PODS_NAMESPACE, *FULL_TENANTS):
+        await admin.create(kinds.NAMESPACES, {"metadata": {"name": name}})
+    made = simulator.Simulator(admin)
+    resources = {RESOURCE: UNITS, POD_RESOURCE: 8}
+    nodes = (simulator.Simulated(name=node_name(i), resources=resources) for i in range(NODES))
+    await in_flight(_WIDTH, (functools.partial(made.add, node) for node in nodes))
+    spec = {
+        "mode": "passthrough",
+        "source": {"devicePlugin": {"resourceName": RESOURCE}},
+        "displayName": "Bench",
+    }
+    await admin.create(kinds.GPU_CLASSES, {"metadata": {"name": CLASS}, "spec": spec})
+
+
+def node_name(index: int) -> str:
+    """Return the name of a node by its number."""
+    return f"bench-{index:03d}"

@@ -1,0 +1,90 @@
+"""What a full house costs: event-loop lag, order to Bound and lists while passes go over many claims."""
+
+import asyncio
+import functools
+from dataclasses import dataclass
+from typing import Any, Final
+
+from bench import bare, catalogue, orders, reads, stats
+from bench.flight import in_flight
+from bench.scrape import Counters
+from bench.stage import Stage
+from gpu import keys
+from gpu.objects import kinds
+
+TRIGGERS: Final = 100
+"""Orders that each start a pass."""
+LAG: Final = "cozystack_gpu_event_loop_lag_seconds"
+PASS: Final = "cozystack_gpu_pass_duration_seconds"
+_WIDTH: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class FullHouse:
+    """What was seen while `held` claims were Bound and orders came one by one."""
+
+    held: int
+    lag_p99: float | None
+    """Upper bound in seconds, from the product's own histogram."""
+    bound_in: tuple[float, ...]
+    lists: dict[str, list[float]]
+    pass_seconds: dict[str, float]
+    """Mean seconds of deciding and writing by phase."""
+
+
+async def fill(stage: Stage, held: int) -> None:
+    """Make `held` Bound claims of 100 tenants, as a former leader would have left them.
+
+    Call it while the product is stopped: it would bind them itself, which takes minutes.
+    """
+    tenants = catalogue.FULL_TENANTS
+    places = [
+        (tenants[index % len(tenants)], index, catalogue.node_name(index // catalogue.UNITS))
+        for index in range(held)
+    ]
+    await in_flight(_WIDTH, (functools.partial(_hold, stage, *place) for place in places))
+
+
+async def measure(stage: Stage, held: int) -> FullHouse:
+    """Order one by one and read lists meanwhile."""
+    before = await stage.product_counters()
+    busy = asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        reading = group.create_task(reads.during(stage, busy))
+        try:
+            bound_in = await orders.one_by_one(stage, TRIGGERS)
+        finally:
+            busy.set()
+    after = await stage.product_counters()
+    gained = stats.difference(after.buckets(LAG), before.buckets(LAG))
+    return FullHouse(
+        held=held,
+        lag_p99=stats.bucket_bound(gained, 0.99),
+        bound_in=bound_in,
+        lists=reading.result(),
+        pass_seconds=mean_by_phase(before, after),
+    )
+
+
+def mean_by_phase(before: Counters, after: Counters) -> dict[str, float]:
+    """Return mean seconds of deciding and writing by phase, over the passes between two readings."""
+    means = {}
+    for phase in sorted(after.values_of(f"{PASS}_count", "phase")):
+        count, seconds = (
+            after.total(f"{PASS}_{part}", phase=phase) - before.total(f"{PASS}_{part}", phase=phase)
+            for part in ("count", "sum")
+        )
+        if count:
+            means[phase] = seconds / count
+    return means
+
+
+async def _hold(stage: Stage, tenant: str, index: int, node: str) -> None:
+    name = f"held-{index:05d}"
+    body: dict[str, Any] = {
+        "metadata": {"name": name, "namespace": tenant, "finalizers": [keys.CLAIM_FINALIZER]},
+        "spec": {"className": catalogue.CLASS, "count": 1},
+    }
+    made = await stage.api.create(kinds.GPU_CLAIMS, body, deadline=30)
+    patch = bare.placement(made["metadata"]["resourceVersion"], node)
+    await stage.api.patch(kinds.GPU_CLAIMS, name, patch, tenant, subresource="status", deadline=30)

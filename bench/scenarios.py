@@ -1,0 +1,169 @@
+"""What is measured in which order, in rounds; every figure of a run comes from one plane."""
+
+import asyncio
+import os
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from bench import bare, catalogue, orders, passes, reads, scrape
+from bench.figures import Collected, Goal, Run, Sense, Take
+from bench.orders import Burst
+from bench.stage import Stage, stage
+
+Say = Callable[[str], None]
+
+BOUND_GOAL: Final = Goal(take=Take.MIDDLE, sense=Sense.AT_MOST, value=50)
+LIST_GOAL: Final = Goal(take=Take.P99, sense=Sense.AT_MOST, value=100)
+SHARE_GOAL: Final = Goal(take=Take.MIDDLE, sense=Sense.AT_LEAST, value=60)
+LAG_GOAL: Final = Goal(take=Take.MIDDLE, sense=Sense.AT_MOST, value=20)
+WRITES_A_CLAIM: Final = 2
+"""Finalizer and placement (docs/binding.md)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """How much is measured."""
+
+    rounds: int = 3
+    orders: int = 500
+    singles: int = 100
+    reads: int = 100
+    held: int = 10_000
+
+
+@dataclass(slots=True, kw_only=True)
+class Bench:
+    """One run under way."""
+
+    stage: Stage
+    scale: Scale
+    say: Say
+    got: Collected
+    remarks: list[str]
+
+    async def orders(self) -> None:
+        """Order to Bound, reads, bare writes; each round has all of them, so they share its noise."""
+        self._memory("idle, before orders")
+        for number in range(1, self.scale.rounds + 1):
+            self.say(f"round {number} of {self.scale.rounds}: bare status writes")
+            writes = await bare.status_writes(self.stage.api, bare.NAMESPACE, self.scale.orders)
+            self.got.add("bare status writes", "1/s", [writes], note=_BARE)
+            self.say(f"round {number} of {self.scale.rounds}: orders one by one, reads")
+            singles = await orders.one_by_one(self.stage, self.scale.singles)
+            self.got.add("order to Bound, idle", "ms", _ms(singles), goal=BOUND_GOAL)
+            self._reads("idle", await reads.timed(self.stage, self.scale.reads), None)
+            self.say(f"round {number} of {self.scale.rounds}: {self.scale.orders} orders at once")
+            await self._at_once(writes)
+            self.say(f"round {number} of {self.scale.rounds}: {self.scale.orders} orders waiting")
+            await self._backlog(writes)
+        self._memory("after the orders")
+
+    async def scheduler(self) -> None:
+        """kube-scheduler binding as many one-GPU pods, while the product is idle."""
+        for number in range(1, self.scale.rounds + 1):
+            self.say(f"round {number} of {self.scale.rounds}: kube-scheduler")
+            rate = await bare.scheduled_pods(
+                self.stage.api, catalogue.PODS_NAMESPACE, self.scale.orders
+            )
+            self.got.add("kube-scheduler, one-GPU pods at once", "pods/s", [rate], note=_SCHEDULER)
+
+    async def passes(self) -> None:
+        """Loop lag and latencies while passes go over a full house."""
+        self.say(f"making {self.scale.held} Bound claims, the product stopped")
+        await self.stage.product.stop()
+        await passes.fill(self.stage, self.scale.held)
+        await self.stage.product.start()
+        await self.stage.product.available()
+        self.say("orders one by one in the full house")
+        await orders.one_by_one(self.stage, 3)
+        house = await passes.measure(self.stage, self.scale.held)
+        among = f"{house.held:,} claims held"
+        if house.lag_p99 is not None:
+            self.got.add(
+                f"event-loop lag p99, {among}",
+                "ms",
+                _ms([house.lag_p99]),
+                goal=LAG_GOAL,
+                note="upper bound of the histogram bucket, from the product's own /metrics",
+            )
+        self.got.add(f"order to Bound, {among}", "ms", _ms(house.bound_in))
+        self._reads(among, house.lists, None)
+        for phase, seconds in house.pass_seconds.items():
+            self.got.add(f"phase {phase}, {among}", "ms", _ms([seconds]), note=_MEAN)
+        self._memory(among)
+
+    async def _at_once(self, writes: float) -> None:
+        before = await self.stage.claim_writes()
+        done = asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+            reading = group.create_task(reads.during(self.stage, done))
+            try:
+                burst = await orders.at_once(self.stage, self.scale.orders)
+            finally:
+                done.set()
+        after = await self.stage.claim_writes()
+        self._reads("during the burst", reading.result(), LIST_GOAL)
+        self.got.add("order to Bound, orders at once", "ms", _ms(burst.latencies))
+        self._rates("orders at once", burst, writes)
+        # One more metadata patch than in the burst itself: the claims are given back before we count.
+        for name, words in (("", "metadata patches a claim"), ("status", "status patches a claim")):
+            count = (after[name] - before[name]) / self.scale.orders
+            self.got.add(f"{words}, life long", "", [count], note=_COUNTED if not name else "")
+
+    async def _backlog(self, writes: float) -> None:
+        self._rates("orders waiting", await orders.backlog(self.stage, self.scale.orders), writes)
+
+    def _rates(self, name: str, burst: Burst, writes: float) -> None:
+        rate = self.scale.orders / burst.seconds
+        share = 100 * rate / (writes / WRITES_A_CLAIM)
+        self.got.add(f"claims Bound, {name}", "claims/s", [rate], note=_RATES[name])
+        self.got.add(f"share of what bare writes allow, {name}", "%", [share], goal=SHARE_GOAL)
+        for process, seconds in burst.cpu.items():
+            self.got.add(f"CPU, {name}: {process}", "cores", [seconds / burst.seconds])
+
+    def _reads(self, when: str, took: Mapping[str, Sequence[float]], goal: Goal | None) -> None:
+        for name, seconds in took.items():
+            judged = goal if name.startswith("LIST") else None
+            self.got.add(f"{name}, {when}", "ms", _ms(seconds), goal=judged)
+
+    def _memory(self, when: str) -> None:
+        pid = self.stage.process.pid
+        self.got.add(f"memory of the process, {when}", "MiB", [scrape.memory_mib(pid)])
+
+
+async def run(scale: Scale, say: Say, parts: Sequence[str]) -> Run:
+    """Measure the named parts of Bench on a plane of its own."""
+    say("control plane, product, catalogue")
+    async with stage() as made:
+        bench = Bench(stage=made, scale=scale, say=say, got=Collected(), remarks=[])
+        for part in parts:
+            await getattr(bench, part)()
+        return Run(_machine(), bench.got.figures(), tuple(bench.remarks))
+
+
+PARTS: Final = ("orders", "scheduler", "passes")
+
+_BARE: Final = (
+    f"status merge-patches with resourceVersion on as many distinct objects, {bare.WIDTH} in flight, "
+    "one client, a copy of the GPUClaim CRD that neither our process nor our policies see"
+)
+_SCHEDULER: Final = "client limit raised to 1000 qps; created at once, the product idle"
+_MEAN: Final = "deciding and writing, mean over the passes, from the product's own /metrics"
+_COUNTED: Final = "counted by kube-apiserver from order to gone: one metadata patch adds the finalizer, one takes it off"
+_RATES: Final = {
+    "orders at once": "first order sent to last seen Bound: the tenants' creates compete with the binder",
+    "orders waiting": "from waking the product to last seen Bound: nobody but the binder writes",
+}
+
+
+def _ms(seconds: Sequence[float]) -> list[float]:
+    return [1000 * value for value in seconds]
+
+
+def _machine() -> str:
+    load = os.getloadavg()[0]
+    cpus = len(os.sched_getaffinity(0))
+    python = platform.python_version()
+    return f"{cpus} CPUs, load average {load:.1f} at the end, Python {python}, everything on one machine"

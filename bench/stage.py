@@ -1,0 +1,94 @@
+"""A plane with the product and a catalogue on it, and all that measuring needs of them."""
+
+import contextlib
+import os
+import ssl
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from bench import bare, catalogue, scrape
+from bench.scrape import Counters
+from devcluster import components, control_plane, plane, processes, product, tenants
+from gpu import keys
+from gpu.cluster import client, credentials
+from gpu.config import Config
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One plane that is measured."""
+
+    cp: plane.ControlPlane
+    product: product.Product
+    api: client.Client
+    """The administrator: prepares and watches."""
+    tenant: client.Client
+    """Who orders and reads: a person with the tenant's own rights."""
+    controller: client.Client
+    """The product's own user: the only one who may write a placement."""
+    direct: client.Client
+    """The administrator at the product's own port: reads its metrics."""
+    namespace: str = catalogue.TENANT
+    class_name: str = catalogue.CLASS
+
+    @property
+    def process(self) -> processes.Record:
+        """The process of the product."""
+        return self.cp.record(product.FIRST)
+
+    def cpu(self) -> dict[str, float]:
+        """Return seconds of CPU by process, the bench's own among them."""
+        pids = {name: self.cp.record(name).pid for name in (components.ETCD, components.API_SERVER)}
+        pids |= {"product": self.process.pid, "bench": os.getpid()}
+        return {name: scrape.cpu_seconds(pid) for name, pid in pids.items()}
+
+    async def product_counters(self) -> Counters:
+        """Read the product's metrics about passes and the event loop."""
+        answer = await self.direct.raw("GET", "/metrics", deadline=30)
+        return scrape.parse(answer.body.decode(), "cozystack_gpu_", "rest_client_")
+
+    async def claim_writes(self) -> dict[str, float]:
+        """Return how many patches of claims kube-apiserver has answered with 200, by subresource."""
+        answer = await self.api.raw("GET", "/metrics", deadline=30)
+        counters = scrape.parse(answer.body.decode(), "apiserver_request_total")
+        return {
+            name: counters.total(
+                "apiserver_request_total",
+                group=keys.GROUP,
+                resource="gpuclaims",
+                verb="PATCH",
+                subresource=name,
+                code="200",
+            )
+            for name in ("", "status")
+        }
+
+
+@contextlib.asynccontextmanager
+async def stage() -> AsyncIterator[Stage]:
+    """Bring up plane, product and catalogue for the length of the block."""
+    async with (
+        control_plane.control_plane() as cp,
+        product.running(cp) as running,
+        cp.admin() as api,
+        client.Client(
+            credentials.fixed(running.replicas[product.FIRST].url, tls=_tls(cp))
+        ) as direct,
+    ):
+        await catalogue.add(api)
+        await bare.install_copy(api)
+        yield Stage(
+            cp=cp,
+            product=running,
+            api=api,
+            tenant=tenants.acting(api, catalogue.TENANT),
+            controller=api.acting_as(Config().controller_user),
+            direct=direct,
+        )
+
+
+def _tls(cp: plane.ControlPlane) -> ssl.SSLContext:
+    admin = cp.pki.pair(plane.ADMIN)
+    context = ssl.create_default_context(cafile=str(cp.pki.ext_ca.crt))
+    context.load_cert_chain(admin.crt, admin.key)
+    return context
