@@ -38,3 +38,8 @@ readOnlyRootFilesystem: true
 capabilities:
   drop: [ALL]
 {{- end -}}
+
+{{/* YAML reads a bare `off` as false. */}}
+{{- define "cozystack-gpu.policiesMode" -}}
+{{- if kindIs "bool" .Values.policies.mode }}off{{ else }}{{ .Values.policies.mode }}{{ end -}}
+{{- end -}}

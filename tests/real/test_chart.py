@@ -1,0 +1,195 @@
+"""The chart on a real control plane: who may do what by its roles, and what outlives the release."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import pytest_asyncio
+
+from devcluster.errors import CommandError
+from devcluster.plane import ControlPlane
+from gpu.cluster import client, credentials, errors
+from gpu.objects import kinds
+from gpu.objects.kinds import Kind
+from tests.real import chart
+from tests.real.crd_rows import BASES, BOUND, merged
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+HOST = Path(__file__).parents[2] / "devcluster" / "host"
+TENANT = "tenant-a"
+LEVELS = ("view", "use", "admin", "super-admin")
+ROLE_BINDINGS = kinds.Kind("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
+CATALOG = "catalog.gpu.cozystack.io"
+PROCESS = "system:serviceaccount:cozy-system:cozystack-gpu"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def api(fresh_plane: ControlPlane) -> AsyncIterator[client.Client]:
+    await fresh_plane.kubectl("apply", f"--filename={HOST / 'rbac.yaml'}")
+    await chart.install(fresh_plane)
+    async with client.Client(await credentials.load(fresh_plane.kubeconfig)) as found:
+        await found.create(kinds.NAMESPACES, {"metadata": {"name": TENANT}})
+        for level in LEVELS:
+            await bind(found, f"cozy:tenant:{level}", f"{TENANT}-{level}")
+        yield found
+
+
+async def bind(api: client.Client, role: str, group: str) -> None:
+    """Bind a role of the host to a tenant's group, as the tenant chart does."""
+    rbac = "rbac.authorization.k8s.io"
+    await api.create(
+        ROLE_BINDINGS,
+        {
+            "metadata": {"name": group, "namespace": TENANT},
+            "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": role},
+            "subjects": [{"apiGroup": rbac, "kind": "Group", "name": group}],
+        },
+    )
+
+
+async def allowed(api: client.Client, user: str, group: str, attributes: Mapping[str, str]) -> bool:
+    review = {"spec": {"user": user, "groups": [group], "resourceAttributes": attributes}}
+    answer = await api.create(kinds.SUBJECT_ACCESS_REVIEWS, review)
+    found: bool = answer["status"]["allowed"]
+    return found
+
+
+async def verbs(
+    api: client.Client, group: str, resource: str, api_group: str, sub: str = ""
+) -> str:
+    """Return the verbs that a member of a tenant's group has in the tenant's namespace."""
+    asked = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
+    attributes = {"namespace": TENANT, "group": api_group, "resource": resource, "subresource": sub}
+    answers = [await allowed(api, "alice", group, {**attributes, "verb": verb}) for verb in asked]
+    return " ".join(verb for verb, yes in zip(asked, answers, strict=True) if yes)
+
+
+async def settled(api: client.Client) -> None:
+    """Wait until the roles are aggregated and RBAC knows it."""
+    for _ in range(100):
+        if await verbs(api, f"{TENANT}-super-admin", "gpuclaims", kinds.GPU_CLAIMS.group):
+            return
+        await asyncio.sleep(0.1)
+    pytest.fail("the roles of tenants were not aggregated within 10 s")
+
+
+@pytest.mark.parametrize(
+    ("level", "orders"),
+    [
+        ("view", "get list watch"),
+        ("use", "get list watch"),
+        ("admin", "get list watch create delete"),
+        ("super-admin", "get list watch create delete"),
+    ],
+)
+async def test_a_tenants_level_decides_whether_it_may_order(
+    api: client.Client, level: str, orders: str
+):
+    await settled(api)
+    group = f"{TENANT}-{level}"
+    ours = kinds.GPU_CLAIMS.group
+    assert await verbs(api, group, "gpuclaims", ours) == orders
+    assert await verbs(api, group, "gpuclaims", ours, "status") == ""
+    for resource in ("options", "gpuoffers", "quotagates"):
+        assert await verbs(api, group, resource, CATALOG) == "get list watch"
+    for resource in ("gpuclasses", "gpunodes", "gpubinders"):
+        assert await verbs(api, group, resource, ours) == ""
+
+
+async def test_another_tenants_group_sees_nothing(api: client.Client):
+    await settled(api)
+    assert await verbs(api, "tenant-b-super-admin", "gpuclaims", kinds.GPU_CLAIMS.group) == ""
+
+
+async def test_a_tenant_orders_and_cannot_forge_a_placement(api: client.Client):
+    await settled(api)
+    alice = api.acting_as("alice", [f"{TENANT}-admin"])
+    body = merged(BASES[kinds.GPU_CLAIMS], {"metadata": {"name": "mine", "namespace": TENANT}})
+    assert "status" not in await alice.create(kinds.GPU_CLAIMS, {**body, "status": BOUND})
+    forged = {"status": BOUND}
+    with pytest.raises(errors.Forbidden, match='cannot patch resource "gpuclaims/status"'):
+        await alice.patch(kinds.GPU_CLAIMS, "mine", forged, TENANT, subresource="status")
+    with pytest.raises(errors.Forbidden, match='cannot patch resource "gpuclaims"'):
+        await alice.patch(kinds.GPU_CLAIMS, "mine", forged, TENANT)
+    await alice.delete(kinds.GPU_CLAIMS, "mine", TENANT)
+
+
+async def test_hosters_publish_classes(api: client.Client):
+    hoster = api.acting_as("root", ["cozystack-cluster-admin"])
+    body = merged(BASES[kinds.GPU_CLASSES], {"metadata": {"name": "by-hoster"}})
+    await hoster.create(kinds.GPU_CLASSES, body)
+    await hoster.delete(kinds.GPU_CLASSES, "by-hoster")
+    with pytest.raises(errors.Forbidden):
+        await hoster.patch(kinds.GPU_CLASSES, "x", {"status": {}}, subresource="status")
+
+
+def policy(param: Kind) -> dict[str, Any]:
+    rule = {
+        "apiGroups": [""],
+        "apiVersions": ["v1"],
+        "operations": ["CREATE"],
+        "resources": ["pods"],
+    }
+    return {
+        "metadata": {"name": f"param-{param.plural}"},
+        "spec": {
+            "paramKind": {"apiVersion": param.api_version, "kind": param.kind},
+            "matchConstraints": {"resourceRules": [rule]},
+            "validations": [{"expression": "true"}],
+        },
+    }
+
+
+def binding(param: Kind, name: str, namespace: str | None) -> dict[str, Any]:
+    place = {"namespace": namespace} if namespace else {}
+    return {
+        "metadata": {"name": f"param-{param.plural}"},
+        "spec": {
+            "policyName": f"param-{param.plural}",
+            "paramRef": {"name": name, **place, "parameterNotFoundAction": "Allow"},
+            "validationActions": ["Deny"],
+        },
+    }
+
+
+async def test_the_process_writes_policies_with_parameters_and_reads_no_other_config_map(
+    api: client.Client,
+):
+    process = api.acting_as(PROCESS, ["system:serviceaccounts", "system:authenticated"])
+    for param, name, namespace in (
+        (kinds.CONFIG_MAPS, "cozystack-gpu-settings", "cozy-system"),
+        (kinds.GPU_BINDERS, "binder", None),
+    ):
+        await process.create(kinds.POLICIES, policy(param))
+        await process.create(kinds.POLICY_BINDINGS, binding(param, name, namespace))
+        await process.delete(kinds.POLICY_BINDINGS, f"param-{param.plural}")
+        await process.delete(kinds.POLICIES, f"param-{param.plural}")
+    with pytest.raises(errors.Invalid, match='must have "get" permission on all objects'):
+        await process.create(kinds.POLICIES, policy(kinds.RESOURCE_QUOTAS))
+    with pytest.raises(errors.Forbidden):
+        await process.get(kinds.CONFIG_MAPS, "kube-root-ca.crt", "default")
+    with pytest.raises(errors.Forbidden):
+        await process.list(kinds.CONFIG_MAPS)
+
+
+async def test_kinds_and_holds_outlive_the_release_and_are_found_by_the_next(
+    api: client.Client, fresh_plane: ControlPlane
+):
+    body = merged(BASES[kinds.GPU_CLAIMS], {"metadata": {"name": "held", "namespace": TENANT}})
+    await api.create(kinds.GPU_CLAIMS, body)
+    held = await api.patch(
+        kinds.GPU_CLAIMS, "held", {"status": BOUND}, TENANT, subresource="status"
+    )
+    said = await chart.uninstall(fresh_plane)
+    assert all(f"[CustomResourceDefinition] {kind}.gpu" in said for kind in chart.KINDS)
+    with pytest.raises(CommandError):
+        await fresh_plane.kubectl("get", "clusterrole", "cozystack-gpu")
+    assert await api.get(kinds.GPU_CLAIMS, "held", TENANT) == held
+    await chart.install(fresh_plane)
+    assert await api.get(kinds.GPU_CLAIMS, "held", TENANT) == held
+    group = msgspec.json.decode((await api.raw("GET", "/apis/gpu.cozystack.io/v1alpha1")).body)
+    assert {r["name"] for r in group["resources"] if "/" not in r["name"]} == set(chart.KINDS)
