@@ -5,11 +5,13 @@ import functools
 from dataclasses import dataclass
 from typing import Any, Final
 
-from bench import bare, watching
+from bench import bare, scrape, watching
 from bench.flight import in_flight
 from bench.stage import Stage
 from gpu.objects import kinds
 
+PASS: Final = "cozystack_gpu_pass_duration_seconds"
+CALLS: Final = "rest_client_request_duration_seconds"
 BREATH: Final = 0.05
 """Seconds between single orders, so that the derived status of the one before is written."""
 
@@ -22,6 +24,11 @@ class Burst:
     latencies: tuple[float, ...]
     cpu: dict[str, float]
     """Seconds of CPU by process."""
+    phases: dict[str, float]
+    """Seconds of deciding and writing by phase, all passes together; of the product's own metrics."""
+    passes: float
+    patch: float
+    """Mean seconds of a patch as the product's client saw it."""
 
 
 async def one_by_one(stage: Stage, count: int) -> tuple[float, ...]:
@@ -69,6 +76,7 @@ async def _burst(stage: Stage, count: int, *, frozen: bool) -> Burst:
         sent[name] = loop.time()
         await _order(stage, name)
 
+    counted = await stage.product_counters()
     async with watching.watching(
         stage.api, kinds.GPU_CLAIMS, stage.namespace, watching.is_bound
     ) as seen:
@@ -85,11 +93,17 @@ async def _burst(stage: Stage, count: int, *, frozen: bool) -> Burst:
                 stage.product.thaw()
         at = await seen.all_of(names, within=180)
         after = stage.cpu()
+    recounted = await stage.product_counters()
     await clear(stage)
+    phases = scrape.gained_by(PASS, "phase", counted, recounted)
+    patches = scrape.gained_by(CALLS, "verb", counted, recounted).get("patch", (0.0, 0.0))
     return Burst(
         seconds=max(at.values()) - started,
         latencies=tuple(at[name] - sent[name] for name in names),
         cpu={name: after[name] - before[name] for name in after},
+        phases={name: seconds for name, (_, seconds) in phases.items()},
+        passes=max((count for count, _ in phases.values()), default=0.0),
+        patch=patches[1] / patches[0] if patches[0] else 0.0,
     )
 
 

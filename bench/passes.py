@@ -5,9 +5,8 @@ import functools
 from dataclasses import dataclass
 from typing import Any, Final
 
-from bench import bare, catalogue, orders, reads, stats
+from bench import bare, catalogue, orders, reads, scrape, stats
 from bench.flight import in_flight
-from bench.scrape import Counters
 from bench.stage import Stage
 from gpu import keys
 from gpu.objects import kinds
@@ -15,7 +14,6 @@ from gpu.objects import kinds
 TRIGGERS: Final = 100
 """Orders that each start a pass."""
 LAG: Final = "cozystack_gpu_event_loop_lag_seconds"
-PASS: Final = "cozystack_gpu_pass_duration_seconds"
 _WIDTH: Final = 16
 
 
@@ -62,21 +60,13 @@ async def measure(stage: Stage, held: int) -> FullHouse:
         lag_p99=stats.bucket_bound(gained, 0.99),
         bound_in=bound_in,
         lists=reading.result(),
-        pass_seconds=mean_by_phase(before, after),
+        pass_seconds={
+            phase: seconds / count
+            for phase, (count, seconds) in scrape.gained_by(
+                orders.PASS, "phase", before, after
+            ).items()
+        },
     )
-
-
-def mean_by_phase(before: Counters, after: Counters) -> dict[str, float]:
-    """Return mean seconds of deciding and writing by phase, over the passes between two readings."""
-    means = {}
-    for phase in sorted(after.values_of(f"{PASS}_count", "phase")):
-        count, seconds = (
-            after.total(f"{PASS}_{part}", phase=phase) - before.total(f"{PASS}_{part}", phase=phase)
-            for part in ("count", "sum")
-        )
-        if count:
-            means[phase] = seconds / count
-    return means
 
 
 async def _hold(stage: Stage, tenant: str, index: int, node: str) -> None:

@@ -122,6 +122,12 @@ class Bench:
         self.got.add(f"share of what bare writes allow, {name}", "%", [share], goal=SHARE_GOAL)
         for process, seconds in burst.cpu.items():
             self.got.add(f"CPU, {name}: {process}", "cores", [seconds / burst.seconds])
+        for phase, seconds in burst.phases.items():
+            self.got.add(f"phase {phase}, {name}", "s", [seconds], note=_PHASES)
+        self.got.add(f"passes, {name}", "", [burst.passes])
+        self.got.add(
+            f"a patch as the product saw it, {name}", "ms", _ms([burst.patch]), note=_PATCH
+        )
 
     def _reads(self, when: str, took: Mapping[str, Sequence[float]], goal: Goal | None) -> None:
         for name, seconds in took.items():
@@ -152,6 +158,8 @@ _BARE: Final = (
 _SCHEDULER: Final = "client limit raised to 1000 qps; created at once, the product idle"
 _MEAN: Final = "deciding and writing, mean over the passes, from the product's own /metrics"
 _COUNTED: Final = "counted by kube-apiserver from order to gone: one metadata patch adds the finalizer, one takes it off"
+_PHASES: Final = "deciding and writing of all passes of the burst together"
+_PATCH: Final = "mean over all its patches of the burst, any kind of object"
 _RATES: Final = {
     "orders at once": "first order sent to last seen Bound: the tenants' creates compete with the binder",
     "orders waiting": "from waking the product to last seen Bound: nobody but the binder writes",

@@ -56,6 +56,22 @@ def parse(text: str, *prefixes: str) -> Counters:
     )
 
 
+def gained_by(
+    name: str, label: str, before: Counters, after: Counters
+) -> dict[str, tuple[float, float]]:
+    """Return what a histogram gained, count and sum, by the values of one label; idle ones left out."""
+    found = {}
+    for value in sorted(after.values_of(f"{name}_count", label)):
+        count, total = (
+            after.total(f"{name}_{part}", **{label: value})
+            - before.total(f"{name}_{part}", **{label: value})
+            for part in ("count", "sum")
+        )
+        if count:
+            found[value] = (count, total)
+    return found
+
+
 def cpu_seconds(pid: int) -> float:
     """Return how long a process has computed, user and system together."""
     text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
