@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -98,16 +98,19 @@ class Site:
 
 
 @asynccontextmanager
+async def logged_in(login: Path) -> AsyncIterator[client.Client]:
+    """Return a client of a kubeconfig."""
+    async with client.Client(await credentials.load(login)) as found:
+        yield found
+
+
+@asynccontextmanager
 async def prepared(cp: ControlPlane) -> AsyncIterator[Site]:
     """Install the chart, host kinds and tenants, settings (denied) and GPUBinder; no policy yet."""
     await chart.install(cp)
     await cp.kubectl("apply", "-f", str(HOST / "kubevirt.yaml"), "-f", str(HOST / "rbac.yaml"))
-    async with AsyncExitStack() as stack:
-        admin = await stack.enter_async_context(
-            client.Client(await credentials.load(cp.kubeconfig))
-        )
-        login = await cp.service_account_kubeconfig(CONFIG.namespace, CONFIG.service_account)
-        controller = await stack.enter_async_context(client.Client(await credentials.load(login)))
+    login = await cp.service_account_kubeconfig(CONFIG.namespace, CONFIG.service_account)
+    async with logged_in(cp.kubeconfig) as admin, logged_in(login) as controller:
         site = Site(cp, admin, controller)
         for name, labels in NAMESPACES.items():
             await admin.create(kinds.NAMESPACES, {"metadata": {"name": name, "labels": labels}})
