@@ -7,6 +7,8 @@ SHELL := /bin/bash
 PYTHON ?= python3
 # Narrows `unit`, `test` and `full`: T=tests/model or T="tests/model -k orders".
 T ?= tests
+# Port of kube-apiserver for `demo`; a free one when empty.
+PORT ?=
 # More words for `bench`.
 ARGS ?=
 # The checker of `accept`; not part of this repository.
@@ -24,7 +26,7 @@ help: ## What can be made, this list
 
 .PHONY: demo
 demo: $(READY) ## A real control plane, the product and a story on this machine; leaves it running
-	@$(BIN)/python -m devcluster demo
+	@$(BIN)/python -m devcluster demo $(if $(PORT),--port=$(PORT))
 
 .PHONY: demo-down
 demo-down: $(READY) ## Stop exactly what `make demo` started

@@ -1,6 +1,7 @@
-"""Commands build, up, down: parse, then one call each; an error is one message, not a traceback."""
+"""Commands build, up, down, demo, demo-down: parse, then one call each; an error is one message, not a traceback."""
 
 import asyncio
+import errno
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -8,6 +9,7 @@ from typing import Annotated
 import typer
 
 from devcluster import binaries, components, control_plane, errors, progress
+from devcluster import demo as demo_
 
 app = typer.Typer(
     name="devcluster",
@@ -51,10 +53,32 @@ def down(directory: Directory) -> None:
     progress.say(f"stopped: {', '.join(stopped) or 'nothing was running'}")
 
 
+@app.command()
+def demo(
+    *,
+    port: Annotated[
+        int | None, typer.Option(help="Of kube-apiserver; a free one if absent.")
+    ] = None,
+) -> None:
+    """Play the demo and leave it running."""
+    asyncio.run(demo_.up(demo_.setting(port=port)))
+
+
+@app.command()
+def demo_down() -> None:
+    """Stop exactly what `demo` started."""
+    asyncio.run(demo_.down(demo_.setting()))
+
+
 def main() -> None:
     """Run the command line; an expected failure is told in one message on stderr, status 1."""
     try:
         app()
     except errors.DevclusterError as error:
-        sys.stderr.write(f"{error}\n")
+        sys.stderr.write(f"\n{error}\n")
+        sys.exit(1)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        sys.stderr.write(f"\nThe disk is full: {error.filename or error}.\n")
         sys.exit(1)

@@ -7,6 +7,7 @@
 A replica logs in as the chart's ServiceAccount, never as the administrator.
 """
 
+import asyncio
 import contextlib
 import signal
 import sys
@@ -15,7 +16,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from devcluster import addresses, chart, clock, commands, components, pki, plane, probes, processes
+from devcluster import (
+    addresses,
+    chart,
+    clock,
+    commands,
+    components,
+    errors,
+    pki,
+    plane,
+    probes,
+    processes,
+)
 from gpu.cluster import client
 from gpu.objects.kinds import Kind
 
@@ -72,6 +84,7 @@ class Product:
             f"--tls-cert-file={self.serving.crt}",
             f"--tls-private-key-file={self.serving.key}",
             f"--identity={identity}",
+            "--shutdown-delay=0",  # nobody here needs time to learn of red readiness
             *flags,
         )
         command = processes.Command(name=identity, argv=argv, log=log)
@@ -161,9 +174,13 @@ async def install(
     """Install the host's kinds and the chart; no replica runs yet. `port` is kept, or a free one."""
     port = cp.reserve_port() if port is None else port
     product = Product(cp, admin, port)
-    await chart.install_host(cp)
     routed = None if cp.site.options.aggregator_routing else port
-    await chart.install(cp, port=routed, values=values)
+    try:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(chart.install_host(cp))
+            group.create_task(chart.install(cp, port=routed, values=values))
+    except* errors.DevclusterError as caught:
+        raise caught.exceptions[0] from None
     return product
 
 

@@ -29,9 +29,9 @@ def step(what: str, *, left: str = "") -> Iterator[None]:
     console.print(f"[green]✓[/green] {shown} [dim]({lasted(time.monotonic() - begun)}{tail})[/dim]")
 
 
-def say(line: str) -> None:
-    """Print one line as it is, rich markup and all."""
-    console.print(line)
+def say(what: rich.console.RenderableType) -> None:
+    """Print one line, rich markup and all, or a table."""
+    console.print(what)
 
 
 def lasted(seconds: float) -> str:

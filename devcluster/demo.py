@@ -1,0 +1,174 @@
+"""`make demo` and `make demo-down`: a plane of our own that stays, or somebody's cluster (external).
+
+Our own lies in one folder of this user; a second demo stops what is left of the first. On an
+external cluster, whose product is installed already, only objects with the demo's mark are touched.
+"""
+
+import contextlib
+import os
+import shutil
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from devcluster import (
+    binaries,
+    cleanup,
+    control_plane,
+    errors,
+    examples,
+    plane,
+    product,
+    progress,
+    story,
+    tenants,
+)
+from gpu.cluster import client, credentials
+from gpu.cluster import errors as api
+
+EXTERNAL: Final = "external"
+_ROOM: Final = 512 * 2**20
+"""Bytes that etcd and the logs of one demo may want."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """Where the demo plays."""
+
+    directory: Path
+    port: int | None = None
+    """Of kube-apiserver; None: a free one."""
+    kubeconfig: Path | None = None
+    """Of an external cluster; None: a plane of our own."""
+
+
+def setting(environ: Mapping[str, str] = os.environ, *, port: int | None = None) -> Setting:
+    """Read the setting from the environment: CLUSTER, KUBECONFIG, XDG_STATE_HOME."""
+    base = environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    directory = Path(base) / "cozystack-gpu" / "demo"
+    cluster = environ.get("CLUSTER", "")
+    if cluster not in {"", EXTERNAL}:
+        raise errors.DevclusterError(
+            f"CLUSTER={cluster} is unknown: leave it out or set {EXTERNAL}."
+        )
+    if not cluster:
+        return Setting(directory=directory, port=port)
+    kubeconfig = environ.get("KUBECONFIG", "")
+    if not kubeconfig:
+        raise errors.DevclusterError(
+            f"CLUSTER={EXTERNAL} needs KUBECONFIG, the cluster's kubeconfig."
+        )
+    return Setting(directory=directory, kubeconfig=Path(kubeconfig))
+
+
+async def up(where: Setting) -> None:
+    """Play the demo and leave it running; when it fails, nothing of ours keeps running."""
+    if where.kubeconfig is not None:
+        await _play_external(where.kubeconfig)
+    else:
+        await _play_own(where)
+
+
+async def down(where: Setting) -> None:
+    """Stop and remove exactly what `up` made."""
+    if where.kubeconfig is not None:
+        async with await _client(where.kubeconfig) as admin:
+            with progress.step("removing the demo's objects"):
+                removed = await cleanup.remove(admin, story.MARK)
+        progress.say(f"removed: {removed} objects")
+        return
+    stopped = await control_plane.stop(where.directory)
+    if stopped:
+        progress.say(f"stopped: {', '.join(stopped)}")
+        progress.say(f"[dim]logs stay in {where.directory / 'logs'}[/dim]")
+    else:
+        progress.say("nothing of a demo was running")
+
+
+async def _play_own(where: Setting) -> None:
+    await binaries.build()
+    begun = time.monotonic()
+    _check_room(where.directory)
+    if left := await control_plane.stop(where.directory):
+        progress.say(f"[dim]stopped what was left of an earlier demo: {', '.join(left)}[/dim]")
+    shutil.rmtree(where.directory / "logs", ignore_errors=True)
+    with progress.step("control plane: etcd, kube-apiserver, controller manager, scheduler"):
+        cp = await control_plane.start(where.directory, port=where.port)
+    async with _stopped_on_failure(cp), cp.admin() as admin:
+        with progress.step("helm installs the chart: kinds, roles, Service, APIService"):
+            gpu = await product.install(cp, admin)
+        with progress.step("cozystack-gpu serve, under its ServiceAccount; its API is available"):
+            await gpu.start()
+            await gpu.available()
+        ending = await story.tell(admin)
+    _say_what_next(cp.kubeconfig, cp.site.binaries["kubectl"])
+    progress.say(f"[dim]first claim Bound {ending.first_bound - begun:.1f} s after the start[/dim]")
+
+
+async def _play_external(kubeconfig: Path) -> None:
+    async with await _client(kubeconfig) as admin:
+        with _told(), progress.step("removing what an earlier demo left"):
+            await cleanup.remove(admin, story.MARK)
+        with _told():
+            await story.tell(admin)
+    _say_what_next(kubeconfig, None)
+
+
+@contextlib.asynccontextmanager
+async def _stopped_on_failure(cp: plane.ControlPlane) -> AsyncIterator[None]:
+    """Stop the plane when the block fails; a dead child is the reason given, when there is one."""
+    told = False
+    try:
+        with _told():
+            yield
+        told = True
+    except Exception:
+        cp.check()
+        raise
+    finally:
+        if not told:
+            await cp.stop()
+
+
+@contextlib.contextmanager
+def _told() -> Iterator[None]:
+    """Turn a 'no' of the API server, or its silence, into a message for a person."""
+    try:
+        yield
+    except api.ApiError as error:
+        raise errors.DevclusterError(f"The API server's answer: {error}") from error
+
+
+def _check_room(directory: Path) -> None:
+    there = next(path for path in (directory, *directory.parents) if path.exists())
+    free = shutil.disk_usage(there).free
+    if free < _ROOM:
+        raise errors.DevclusterError(
+            f"The disk is nearly full: {free // 2**20} MiB free at {there}, "
+            f"{_ROOM // 2**20} MiB are needed."
+        )
+
+
+async def _client(kubeconfig: Path) -> client.Client:
+    try:
+        return client.Client(await credentials.load(kubeconfig))
+    except credentials.LoginError as error:
+        raise errors.DevclusterError(f"Cannot log in: {error}.") from error
+
+
+def _say_what_next(kubeconfig: Path, kubectl: Path | None) -> None:
+    acme, _ = examples.TENANTS
+    progress.say("\n[bold]Try next[/bold]")
+    progress.say(f"  export KUBECONFIG={kubeconfig}")
+    if kubectl is not None and shutil.which("kubectl") is None:
+        folder = kubeconfig.parents[1] / "bin"
+        folder.mkdir(exist_ok=True)
+        link = folder / "kubectl"
+        link.unlink(missing_ok=True)
+        link.symlink_to(kubectl)
+        progress.say(f"  export PATH={folder}:$PATH")
+    who = f"--as=somebody --as-group={tenants.group(acme)}"
+    progress.say(f"  kubectl get gpuoffers -n {acme} {who}")
+    progress.say("  kubectl get gpuclaims -A")

@@ -1,0 +1,35 @@
+"""The files of examples/ as objects: what the demo applies, and what a person can apply by hand."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from devcluster import tenants
+from gpu.objects import kinds
+from gpu.objects.kinds import Kind
+
+FOLDER: Final = Path(__file__).parents[1] / "examples"
+TENANTS: Final = ("tenant-acme", "tenant-globex")
+KINDS: Final = (
+    kinds.GPU_CLAIMS,
+    kinds.GPU_CLASSES,
+    kinds.HELM_RELEASES,
+    tenants.ROLE_BINDINGS,
+    kinds.NAMESPACES,
+)
+
+
+def load(name: str) -> tuple[dict[str, Any], ...]:
+    """Return the objects of one file, as `tenants/acme.yaml`."""
+    text = (FOLDER / name).read_text(encoding="utf-8")
+    return tuple(document for document in yaml.safe_load_all(text) if document)
+
+
+def kind_of(body: Mapping[str, Any]) -> Kind:
+    """Return how an object of an example is addressed; KeyError when examples have no such kind."""
+    return _BY_NAME[body["kind"]]
+
+
+_BY_NAME: Final = {kind.kind: kind for kind in KINDS}
