@@ -9,11 +9,16 @@ import msgspec
 import pytest
 import pytest_asyncio
 
+from apiserver import teardown
 from devcluster.errors import CommandError
 from devcluster.plane import ControlPlane
+from gpu import keys
 from gpu.cluster import client, credentials, errors
+from gpu.config import Config
 from gpu.objects import kinds
 from gpu.objects.kinds import Kind
+from gpu.objects.meta import ObjectKey
+from policies import keeper, standing
 from tests.real import chart
 from tests.real.crd_rows import BASES, BOUND, merged
 
@@ -24,6 +29,8 @@ TENANT = "tenant-a"
 LEVELS = ("view", "use", "admin", "super-admin")
 ROLE_BINDINGS = kinds.Kind("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
 CATALOG = "catalog.gpu.cozystack.io"
+CONTAINER = {"name": "a", "image": "a"}
+GROUPS = ("system:serviceaccounts", "system:authenticated")
 PROCESS = "system:serviceaccount:cozy-system:cozystack-gpu"
 
 
@@ -159,7 +166,7 @@ def binding(param: Kind, name: str, namespace: str | None) -> dict[str, Any]:
 async def test_the_process_writes_policies_with_parameters_and_reads_no_other_config_map(
     api: client.Client,
 ):
-    process = api.acting_as(PROCESS, ["system:serviceaccounts", "system:authenticated"])
+    process = api.acting_as(PROCESS, GROUPS)
     for param, name, namespace in (
         (kinds.CONFIG_MAPS, "cozystack-gpu-settings", "cozy-system"),
         (kinds.GPU_BINDERS, "binder", None),
@@ -174,6 +181,47 @@ async def test_the_process_writes_policies_with_parameters_and_reads_no_other_co
         await process.get(kinds.CONFIG_MAPS, "kube-root-ca.crt", "default")
     with pytest.raises(errors.Forbidden):
         await process.list(kinds.CONFIG_MAPS)
+
+
+async def test_what_the_chart_grants_is_enough_to_keep_the_policies(api: client.Client):
+    told: list[standing.Standing] = []
+
+    async def report(found: standing.Standing) -> None:
+        told.append(found)
+
+    await api.create(
+        kinds.CONFIG_MAPS,
+        {
+            "metadata": {"name": keys.SETTINGS_NAME, "namespace": keys.SETTINGS_NAMESPACE},
+            "data": {"resourceNames": "", "rawResourceNames": "denied"},
+        },
+    )
+    await api.create(kinds.GPU_BINDERS, {"metadata": {"name": keys.BINDER_NAME}})
+    kept = keeper.Keeper(api.acting_as(PROCESS, GROUPS), Config(), report=report)
+    await kept.once()
+    await kept.once()
+    assert [found.reason for found in told] == [standing.Reason.CURRENT] * 2
+
+
+async def test_what_the_chart_grants_is_enough_to_tear_the_product_down(api: client.Client):
+    for kind, name, finalizer in (
+        (kinds.GPU_CLASSES, "torn", keys.CLASS_FINALIZER),
+        (kinds.GPU_CLAIMS, "torn", keys.CLAIM_FINALIZER),
+    ):
+        given = {"metadata": {"name": name, "finalizers": [finalizer]}}
+        await api.create(kind, merged(BASES[kind], given))
+    gated = {"schedulingGates": [{"name": keys.PLACEMENT_GATE}], "containers": [CONTAINER]}
+    await api.create(
+        kinds.PODS, {"metadata": {"name": "gated", "namespace": "default"}, "spec": gated}
+    )
+    said: list[str] = []
+    done = await teardown.teardown(
+        api.acting_as(PROCESS, GROUPS), Config(), release_gates=True, report=said.append
+    )
+    assert done.failures == ()
+    assert set(done.released) == {"GPUClass torn", "GPUClaim default/torn"}
+    assert done.ungated == (ObjectKey("default", "gated"),)
+    assert f"APIService {teardown.API_SERVICE}" in done.removed
 
 
 async def test_kinds_and_holds_outlive_the_release_and_are_found_by_the_next(
