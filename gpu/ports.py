@@ -5,7 +5,7 @@ Writer's methods raise an exception of the caller's ApiError tree; `Outcome` tel
 failed write means without it having to know that tree.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Protocol, TypeVar
@@ -52,8 +52,27 @@ class Reader(Protocol):
     def served(self, view: type[T]) -> bool:
         """Say whether the API server serves the view's kind at all."""
 
+    def version(self, view: type[T]) -> int:
+        """Return the highest resourceVersion the view's watch has proved: event, bookmark or list.
+
+        Whatever was written at or before it is in `items` as it was stored then, or later; 0 when
+        nothing has been seen yet. An event of an object whose typed view did not change counts too.
+        """
+
     def subscribe(self, changed: Callable[[], None]) -> Callable[[], None]:
         """Call `changed` after each change of a typed view; returns what ends it."""
+
+
+class Listing(Protocol):
+    """All objects of a kind as of one resourceVersion."""
+
+    @property
+    def items(self) -> Sequence[dict[str, Any]]:
+        """The objects, as JSON."""
+
+    @property
+    def resource_version(self) -> str:
+        """The version the list is consistent at."""
 
 
 class Writer(Protocol):
@@ -61,6 +80,9 @@ class Writer(Protocol):
 
     async def get(self, kind: Kind, name: str, namespace: str | None = None) -> dict[str, Any]:
         """Read one object past the cache."""
+
+    async def list_all(self, kind: Kind) -> Listing:
+        """List a whole kind past the cache; nothing written before the call is missing in it."""
 
     async def create(
         self, kind: Kind, body: Json, *, field_manager: str | None = None, dry_run: bool = False

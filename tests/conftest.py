@@ -1,5 +1,6 @@
 """What every test has: the guard against blocking the loop, --seed, --full; no domain objects."""
 
+import asyncio
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +24,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # looptime asks for the policy's loop around tests that have none; until somebody has set one,
+    # asyncio then makes a loop that nobody closes.
+    asyncio.set_event_loop(None)
     if config.option.seed is None:
         config.option.seed = secrets.randbelow(2**32)
     if config.option.full:

@@ -1,13 +1,25 @@
-"""Phase: (World, draft, now) -> changes; and the flags a phase declares."""
+"""Phase: Scene -> changes; and the flags a phase declares."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
-from gpu.binder.changes import Change
+from gpu.binder.changes import Change, SetId
 from gpu.config import Config
 from gpu.model.snapshot import Draft
 from gpu.world import World
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """What a phase may look at. It updates `draft` as it yields, so that the next phase sees it."""
+
+    world: World
+    draft: Draft
+    config: Config
+    now: datetime
+    skip: frozenset[SetId] = field(default_factory=frozenset)
+    """Sets this pass leaves alone: in quarantine, or with a write that failed earlier in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,7 +27,7 @@ class Phase:
     """One step of the pass. It decides; it neither reads a clock nor writes."""
 
     name: str
-    changes: Callable[[World, Draft, Config, datetime], Iterator[Change]]
+    changes: Callable[[Scene], Iterator[Change]]
     when_disabled: bool = False
     """Runs with the feature off too: a namespace must never hang."""
     after_failed_write: bool = False

@@ -1,0 +1,165 @@
+"""JSON bodies of the leader's writes; with `writer.py` the only place of the binder that has any.
+
+A list in a merge patch replaces the stored one, so conditions are always the whole list.
+"""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+from gpu import keys, settings
+from gpu.binder import changes, conditions
+from gpu.binder.conditions import Story
+from gpu.objects.binders import GPUBinder
+from gpu.objects.claims import Phase
+from gpu.objects.kinds import CONFIG_MAPS, GPU_BINDERS, GPU_NODES
+from gpu.objects.meta import Condition
+
+Body = dict[str, Any]
+
+
+def finalizers(change: changes.Finalizer, version: str) -> Body:
+    """Return the merge patch that makes the finalizers what the change says."""
+    return {"metadata": {"finalizers": list(change.finalizers), "resourceVersion": version}}
+
+
+def claim_status(change: changes.ClaimStatus, version: str, term: int) -> Body:
+    """Return the merge patch of a claim's status. A phase is placement: the term goes with it."""
+    placement: Body = {}
+    match change:
+        case changes.Place():
+            story = conditions.bound(change.claim, change.node, change.at)
+            placement = {
+                "phase": Phase.BOUND.value,
+                "nodeName": change.node,
+                "boundAt": time(change.at),
+                "term": term,
+            }
+        case changes.Explain():
+            story = conditions.waiting(change.claim, change.refusals, change.at)
+        case changes.ExplainRefused():
+            story = conditions.refused(change.claim, change.words, change.at)
+    if not placement and not change.claim.has_status:
+        placement = {"phase": Phase.PENDING.value, "term": term}
+    return {"metadata": {"resourceVersion": version}, "status": {**placement, **_story(story)}}
+
+
+def class_status(change: changes.ReportClass) -> Body:
+    """Return the merge patch of a class's status, the whole of it."""
+    return {
+        "status": {
+            "observedGeneration": change.offer.meta.generation,
+            "capacity": change.capacity,
+            "allocatable": change.allocatable,
+            "held": change.held,
+            "free": change.free,
+            "nodes": list(change.nodes),
+            "nodeCount": change.node_count,
+            "conditions": list_of(change.conditions),
+        }
+    }
+
+
+def node_units(change: changes.ReportNode) -> Body:
+    """Return what is applied to a GPUNode's status: the leader's fields and no other."""
+    status = {
+        "resources": [
+            {"name": units.name, "held": units.held, "free": units.free}
+            for units in change.resources
+        ],
+        "held": sum(units.held for units in change.resources),
+        "free": sum(units.free for units in change.resources),
+    }
+    return {
+        "apiVersion": GPU_NODES.api_version,
+        "kind": GPU_NODES.kind,
+        "metadata": {"name": change.node.meta.name},
+        "status": status,
+    }
+
+
+def settings_map(change: changes.WriteSettings) -> Body:
+    """Return the settings ConfigMap, for its creation."""
+    return {
+        "apiVersion": CONFIG_MAPS.api_version,
+        "kind": CONFIG_MAPS.kind,
+        "metadata": {
+            "name": changes.SETTINGS_KEY.name,
+            "namespace": changes.SETTINGS_KEY.namespace,
+        },
+        "data": settings.format_data(change.settings),
+    }
+
+
+def settings_data(change: changes.WriteSettings) -> Body:
+    """Return the merge patch that heals the settings ConfigMap; keys of others stay."""
+    return {"data": settings.format_data(change.settings)}
+
+
+def binder_status(change: changes.ReportBinder, version: str) -> Body:
+    """Return the merge patch of what the leader tells of itself on GPUBinder."""
+    return {
+        "metadata": {"resourceVersion": version},
+        "status": {
+            "settings": {
+                "resourceNames": list(change.settings.resource_names),
+                "rawResourceNames": change.settings.raw_names.value,
+                "configMap": str(changes.SETTINGS_KEY),
+            },
+            "conditions": list_of(change.conditions),
+        },
+    }
+
+
+def new_binder() -> Body:
+    """Return the singleton, for its creation."""
+    return {
+        "apiVersion": GPU_BINDERS.api_version,
+        "kind": GPU_BINDERS.kind,
+        "metadata": {"name": keys.BINDER_NAME},
+    }
+
+
+def raised_term(stored: GPUBinder, term: int, identity: str, now: datetime) -> Body:
+    """Return the merge patch that makes this replica the leader of a term."""
+    leads = Condition(
+        type=conditions.LEADING,
+        status="True",
+        reason="Elected",
+        message=f"{identity} leads with term {term}",
+    )
+    return {
+        "metadata": {"resourceVersion": stored.meta.resource_version},
+        "status": {
+            "term": term,
+            "holder": identity,
+            "holderSince": time(now),
+            "conditions": list_of(conditions.put(stored.conditions, leads, now)),
+        },
+    }
+
+
+def list_of(items: Iterable[Condition]) -> list[Body]:
+    """Return conditions as JSON."""
+    return [
+        {
+            "type": item.type,
+            "status": item.status,
+            "reason": item.reason,
+            "message": item.message,
+            **({"lastTransitionTime": time(item.since)} if item.since else {}),
+            **(
+                {"observedGeneration": item.observed_generation} if item.observed_generation else {}
+            ),
+        }
+        for item in items
+    ]
+
+
+def time(at: datetime) -> str:
+    """Return an instant as the API writes it, in whole seconds."""
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _story(story: Story) -> Body:
+    return {"reasons": list(story.reasons) or None, "conditions": list_of(story.conditions)}

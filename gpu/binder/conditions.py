@@ -1,0 +1,108 @@
+"""What a claim's conditions say in each state; compared here, so that nothing is written twice.
+
+`Waiting` is there only while a claim waits, so that the printer column is empty once it is Bound.
+A condition keeps its lastTransitionTime while its status stays the same.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final
+
+from gpu.model import refusals
+from gpu.model.refusals import Refusal
+from gpu.objects import meta
+from gpu.objects.claims import GPUClaim
+from gpu.objects.meta import Condition
+from gpu.units import NodeName
+
+BOUND: Final = "Bound"
+WAITING: Final = "Waiting"
+LOST: Final = "Lost"
+DEGRADED: Final = "Degraded"
+LEADING: Final = "Leading"
+SETTINGS_CURRENT: Final = "SettingsCurrent"
+
+PLACED: Final = "Placed"
+WRITE_REFUSED: Final = "WriteRefused"
+
+_MESSAGE_CAP: Final = 2000
+_REASONS_CAP: Final = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """Conditions and reason codes a claim's status shall show."""
+
+    conditions: tuple[Condition, ...]
+    reasons: tuple[str, ...]
+
+
+def bound(claim: GPUClaim, node: NodeName, now: datetime) -> Story:
+    """Return what a claim bound to the node says."""
+    message = f"{claim.count} units of {claim.class_name} are held on node {node}"
+    kept = without(claim.conditions, WAITING, LOST)
+    return Story(
+        put(kept, Condition(type=BOUND, status="True", reason=PLACED, message=message), now), ()
+    )
+
+
+def waiting(claim: GPUClaim, reasons: tuple[Refusal, ...], now: datetime) -> Story:
+    """Return what a Pending claim says of the reasons it cannot be bound."""
+    codes = tuple(dict.fromkeys(refusals.code(reason) for reason in reasons))[:_REASONS_CAP]
+    message = "; ".join(refusals.words(reason) for reason in reasons)
+    return _waits(claim, codes, message, now)
+
+
+def refused(claim: GPUClaim, words: str, now: datetime) -> Story:
+    """Return what a claim says whose placement the API server refuses to store."""
+    message = f"the API server refuses to store the placement, which is tried again: {words}"
+    return _waits(claim, (WRITE_REFUSED,), message, now)
+
+
+def reason_of(claim: GPUClaim, kind: str) -> str:
+    """Return the reason of one of a claim's conditions; empty when it has none of that type."""
+    found = meta.condition(claim.conditions, kind)
+    return found.reason if found else ""
+
+
+def says(claim: GPUClaim, story: Story) -> bool:
+    """Tell whether the claim's status says this already, whenever it began to."""
+    return claim.reasons == story.reasons and same(claim.conditions, story.conditions)
+
+
+def same(old: Iterable[Condition], new: Iterable[Condition]) -> bool:
+    """Tell whether two lists of conditions say the same, whenever they began to, in any order."""
+    return _timeless(old) == _timeless(new)
+
+
+def put(
+    conditions: tuple[Condition, ...], condition: Condition, now: datetime
+) -> tuple[Condition, ...]:
+    """Set one condition; its lastTransitionTime moves only with its status. Order is kept."""
+    old = meta.condition(conditions, condition.type)
+    if old is None:
+        return (*conditions, replace(condition, since=now))
+    since = old.since if old.status == condition.status and old.since else now
+    fresh = replace(condition, since=since)
+    return tuple(fresh if item.type == condition.type else item for item in conditions)
+
+
+def without(conditions: tuple[Condition, ...], *types: str) -> tuple[Condition, ...]:
+    """Take conditions off."""
+    return tuple(item for item in conditions if item.type not in types)
+
+
+def _waits(claim: GPUClaim, codes: tuple[str, ...], message: str, now: datetime) -> Story:
+    text = message if len(message) <= _MESSAGE_CAP else message[: _MESSAGE_CAP - 1] + "…"
+    shown = put(
+        claim.conditions, Condition(type=BOUND, status="False", reason=codes[0], message=text), now
+    )
+    return Story(
+        put(shown, Condition(type=WAITING, status="True", reason=codes[0], message=text), now),
+        codes,
+    )
+
+
+def _timeless(conditions: Iterable[Condition]) -> dict[str, Condition]:
+    return {item.type: replace(item, since=None) for item in conditions}

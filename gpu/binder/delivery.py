@@ -1,0 +1,117 @@
+"""Write the changes of one phase: several sets in flight, one set in order (domain contract 6).
+
+A status write of a claim that is contended or unknown stops the starting of further sets; those in
+flight are awaited. A definite refusal ends its own set alone. Any other failure ends its own set
+and is told.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from gpu.binder import changes
+from gpu.binder.changes import Change, ClaimStatus, SetId
+from gpu.binder.fence import Deposed
+from gpu.binder.report import Failed
+from gpu.binder.writer import ChangeWriter, Failure
+from gpu.ports import Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class FailedSet:
+    """A set whose changes were not all stored: the change that failed, and those not tried."""
+
+    set_id: SetId
+    failed: Failed
+    change: Change
+    left: tuple[Change, ...]
+    """Changes of the set that are not stored, the failed one first."""
+
+    @property
+    def is_gone(self) -> bool:
+        """Say whether the object was there and is no more: nothing to be done about it."""
+        return self.failed.outcome is Outcome.GONE and bool(changes.target_of(self.change).uid)
+
+    @property
+    def is_refused(self) -> bool:
+        """Say whether the answer was a definite no; so is the lack of a namespace to create in."""
+        return self.failed.outcome is Outcome.REFUSED or (
+            self.failed.outcome is Outcome.GONE and not self.is_gone
+        )
+
+
+@dataclass(slots=True)
+class Delivered:
+    """What became of a phase's changes."""
+
+    written: Counter[str] = field(default_factory=Counter)
+    complete: list[SetId] = field(default_factory=list)
+    failed: list[FailedSet] = field(default_factory=list)
+    aborted: bool = False
+
+
+async def deliver(wanted: Iterable[Change], writer: ChangeWriter, in_flight: int) -> Delivered:
+    """Write the changes, at most `in_flight` sets at once.
+
+    Raises Deposed when the lease ran out; what was in flight has been awaited then.
+    """
+    groups: dict[SetId, list[Change]] = {}
+    for change in wanted:
+        groups.setdefault(changes.set_of(change), []).append(change)
+    done = Delivered()
+    if not groups:
+        return done
+    queue = iter(groups.items())
+    deposed: list[Deposed] = []
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(min(in_flight, len(groups))):
+            tasks.create_task(_work(queue, writer, done, deposed))
+    if deposed:
+        raise deposed[0]
+    return done
+
+
+async def _work(
+    queue: Iterator[tuple[SetId, list[Change]]],
+    writer: ChangeWriter,
+    done: Delivered,
+    deposed: list[Deposed],
+) -> None:
+    for set_id, group in queue:
+        try:
+            await _one_set(set_id, group, writer, done)
+        except Deposed as error:
+            deposed.append(error)
+        if done.aborted or deposed:
+            return
+
+
+async def _one_set(
+    set_id: SetId, group: list[Change], writer: ChangeWriter, done: Delivered
+) -> None:
+    for index, change in enumerate(group):
+        failure = await writer.perform(change)
+        if failure is None:
+            done.written[type(change).__name__] += 1
+            continue
+        if isinstance(change, ClaimStatus) and failure.outcome in {
+            Outcome.CONFLICT,
+            Outcome.UNKNOWN,
+        }:
+            done.aborted = True
+        told = _told(set_id, change, failure)
+        done.failed.append(FailedSet(set_id, told, change, tuple(group[index:])))
+        return
+    done.complete.append(set_id)
+
+
+def _told(set_id: SetId, change: Change, failure: Failure) -> Failed:
+    target = changes.target_of(change)
+    return Failed(
+        change=type(change).__name__,
+        object=f"{target.kind.kind} {target.key}",
+        set_id=set_id,
+        outcome=failure.outcome,
+        words=failure.words,
+    )

@@ -1,0 +1,81 @@
+"""What a replica runs while it holds the lease: raise the term, then pass after pass."""
+
+import asyncio
+from dataclasses import dataclass
+
+import structlog
+
+from gpu.binder import phases
+from gpu.binder.fence import Deposed, Hold
+from gpu.binder.loop import Loop
+from gpu.binder.phase import Phase
+from gpu.binder.quarantine import Quarantine
+from gpu.binder.report import Observer
+from gpu.binder.run_pass import Passes
+from gpu.binder.term import Election
+from gpu.binder.writer import ChangeWriter
+from gpu.config import Config
+from gpu.ports import Clock, Reader, Writer
+from gpu.reading import FreshView, InThread
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Binder:
+    """The binder as `apiserver/process.py` wires it; one per process, idle until it leads."""
+
+    reader: Reader
+    writer: Writer
+    config: Config
+    clock: Clock
+    observer: Observer
+    table: tuple[Phase, ...] = phases.PASS
+    in_thread: InThread = asyncio.to_thread
+
+    async def lead(self, hold: Hold) -> None:
+        """Lead until cancelled, or until the leadership is over, and then return.
+
+        The reader's stores are synced when this is called. Cancelling it (the lease is lost, the
+        process ends) leaves writes in flight in doubt: the next leader lists consistently, and
+        policy refuses what arrives after its term.
+        """
+        pace = self.config.pace
+        view = FreshView(self.reader, self.writer)
+        try:
+            fence = await Election(
+                reader=self.reader,
+                writer=self.writer,
+                view=view,
+                config=self.config,
+                clock=self.clock,
+                hold=hold,
+            ).win()
+            self.observer.leading(fence.term)
+            log.info("leading", term=fence.term, identity=self.config.identity)
+            passes = Passes(
+                view=view,
+                writer=ChangeWriter(
+                    api=self.writer, view=view, fence=fence, write_timeout=pace.write_timeout
+                ),
+                quarantine=Quarantine(first=pace.quarantine_first, most=pace.quarantine_most),
+                config=self.config,
+                clock=self.clock,
+                table=self.table,
+                in_thread=self.in_thread,
+            )
+            loop = Loop(
+                passes.once,
+                config=self.config,
+                observer=self.observer,
+                monotonic=self.clock.monotonic,
+            )
+            end = self.reader.subscribe(loop.signal)
+            try:
+                await loop.run()
+            finally:
+                end()
+        except Deposed as error:
+            log.warning("no longer leading", reason=str(error))
+        finally:
+            self.observer.leading(None)

@@ -1,0 +1,55 @@
+"""Finalizers on classes and claims, feature on or off.
+
+Every class and claim that is not being deleted gets ours. A deleted class's goes when no claim
+names it; a deleted claim's is the business of phase `release`.
+"""
+
+from collections.abc import Iterator
+
+from gpu import keys
+from gpu.binder import changes
+from gpu.binder.changes import AddFinalizer, Change, DropFinalizer
+from gpu.binder.phase import Scene
+from gpu.objects.kinds import GPU_CLAIMS, GPU_CLASSES, Kind
+from gpu.objects.meta import ObjectMeta
+
+
+def changes_of(scene: Scene) -> Iterator[Change]:
+    """Yield the finalizers to put on, and those of deleted classes that nobody names any more.
+
+    A claim that cannot be read may name any class, so while there is one no class is let go.
+    """
+    world = scene.world
+    named = {claim.class_name for claim in world.claims}
+    for offer in world.classes:
+        if changes.object_set(GPU_CLASSES, offer.meta.key) in scene.skip:
+            continue
+        if not offer.meta.deleting:
+            yield from _add(GPU_CLASSES, offer.meta, keys.CLASS_FINALIZER)
+        elif offer.name not in named and not world.unreadable_claims:
+            yield from _drop(GPU_CLASSES, offer.meta, keys.CLASS_FINALIZER)
+    for claim in world.claims:
+        if not claim.meta.deleting and changes.object_set(GPU_CLAIMS, claim.key) not in scene.skip:
+            yield from _add(GPU_CLAIMS, claim.meta, keys.CLAIM_FINALIZER)
+
+
+def _add(kind: Kind, meta: ObjectMeta, finalizer: str) -> Iterator[Change]:
+    if finalizer not in meta.finalizers:
+        yield AddFinalizer(
+            kind=kind,
+            key=meta.key,
+            uid=meta.uid,
+            version=meta.resource_version,
+            finalizers=(*meta.finalizers, finalizer),
+        )
+
+
+def _drop(kind: Kind, meta: ObjectMeta, finalizer: str) -> Iterator[Change]:
+    if finalizer in meta.finalizers:
+        yield DropFinalizer(
+            kind=kind,
+            key=meta.key,
+            uid=meta.uid,
+            version=meta.resource_version,
+            finalizers=tuple(name for name in meta.finalizers if name != finalizer),
+        )

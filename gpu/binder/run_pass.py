@@ -1,0 +1,184 @@
+"""One pass: read a World, run the table of phases over it, write, report what happened.
+
+Each phase is run to its end as a list, in a worker thread over frozen values; then its changes are
+written; then the next phase starts, seeing the draft as it is by then. A second pass over an
+unchanged cluster writes nothing.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from gpu.binder import conditions, delivery, phases, term
+from gpu.binder.changes import (
+    Change,
+    DropFinalizer,
+    ExplainRefused,
+    Place,
+    SetId,
+    WriteSettings,
+)
+from gpu.binder.delivery import Delivered, FailedSet
+from gpu.binder.fence import Deposed
+from gpu.binder.phase import Phase, Scene
+from gpu.binder.phases import release
+from gpu.binder.quarantine import Quarantine
+from gpu.binder.report import Failed, PassReport, Spent
+from gpu.binder.writer import ChangeWriter
+from gpu.config import Config
+from gpu.model.snapshot import Draft
+from gpu.objects import claims
+from gpu.objects.claims import GPUClaim
+from gpu.ports import Clock
+from gpu.reading import FreshView, InThread
+from gpu.world import World
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passes:
+    """What every pass of one leadership works with."""
+
+    view: FreshView
+    writer: ChangeWriter
+    quarantine: Quarantine
+    config: Config
+    clock: Clock
+    table: tuple[Phase, ...] = phases.PASS
+    in_thread: InThread = asyncio.to_thread
+
+    async def once(self) -> PassReport:
+        """Run one pass.
+
+        Raises Deposed when the lease ran out or a higher term was seen, and what the Writer raises
+        when an object in doubt cannot be read. A failed write is in the report, never raised.
+        """
+        began = self.clock.monotonic()
+        self.writer.begin()
+        world = await self.view.world(self.in_thread)
+        self._check_term(world)
+        scene = Scene(
+            world=world,
+            draft=await self.in_thread(lambda: _open(world)),
+            config=self.config,
+            now=self.clock.now(),
+            skip=self.quarantine.held(began),
+        )
+        run = _Run(passes=self, scene=scene, reading=self.clock.monotonic() - began)
+        for phase in self.table:
+            if run.wants(phase):
+                await run.phase(phase)
+        return await self.in_thread(run.report)
+
+    def _check_term(self, world: World) -> None:
+        for binder in world.binders:
+            if binder.term > self.writer.fence.term:
+                raise Deposed(f"term {binder.term} of {binder.holder} is above ours")
+
+
+@dataclass(slots=True, kw_only=True)
+class _Run:
+    """One pass under way."""
+
+    passes: Passes
+    scene: Scene
+    reading: float
+    spent: dict[str, Spent] = field(default_factory=dict)
+    written: Counter[str] = field(default_factory=Counter)
+    failed: list[Failed] = field(default_factory=list)
+    healed: str = ""
+    again: bool = False
+    aborted: bool = False
+
+    def wants(self, phase: Phase) -> bool:
+        if self.aborted and not phase.after_failed_write:
+            return False
+        return self.scene.config.enabled or phase.when_disabled
+
+    async def phase(self, phase: Phase) -> None:
+        clock = self.passes.clock
+        scene = self.scene
+        began = clock.monotonic()
+        wanted = await self.passes.in_thread(lambda: list(phase.changes(scene)))
+        decided = clock.monotonic()
+        done = await self._deliver(wanted)
+        self._settle(done, wanted)
+        await self._explain(done)
+        self.spent[phase.name] = Spent(
+            deciding=decided - began, writing=clock.monotonic() - decided
+        )
+
+    async def _deliver(self, wanted: Iterable[Change]) -> Delivered:
+        passes = self.passes
+        done = await delivery.deliver(wanted, passes.writer, passes.config.pace.sets_in_flight)
+        self.written += done.written
+        self.failed += [item.failed for item in done.failed if not item.is_gone]
+        self.aborted |= done.aborted
+        return done
+
+    def _settle(self, done: Delivered, wanted: Iterable[Change]) -> None:
+        """Draw what later phases and passes must know from what was stored and what was not."""
+        now = self.passes.clock.monotonic()
+        for set_id in done.complete:
+            self.passes.quarantine.accept(set_id)
+        for item in done.failed:
+            if item.is_refused:
+                self.passes.quarantine.refuse(item.set_id, now)
+            for change in item.left:
+                if isinstance(change, Place):
+                    self.scene.draft.unbind(change.claim)
+                    self.again = True
+            self.again |= item.is_gone
+        failed: frozenset[SetId] = frozenset(item.set_id for item in done.failed)
+        self.scene = replace(self.scene, skip=self.scene.skip | failed)
+        for change in wanted:
+            if isinstance(change, WriteSettings) and not failed:
+                self.healed = change.problem
+        self.again |= done.written[DropFinalizer.__name__] > 0
+
+    async def _explain(self, done: Delivered) -> None:
+        """Say on each claim whose placement was refused that it was; a refusal of that is let be."""
+        refused = [
+            item for item in done.failed if item.is_refused and isinstance(item.change, Place)
+        ]
+        if not refused:
+            return
+        await term.check(self.passes.writer.api, self.passes.writer.fence)
+        await self._deliver(_explanations(refused, self.scene.now))
+
+    def report(self) -> PassReport:
+        passes = self.passes
+        world = self.scene.world
+        return PassReport(
+            reading=self.reading,
+            phases=self.spent,
+            written=dict(self.written),
+            failed=tuple(self.failed),
+            aborted=self.aborted,
+            held_back=", ".join(sorted(map(str, world.unreadable_claims))),
+            settings_healed=self.healed,
+            again=self.again,
+            awaits_release=release.is_awaited(world),
+            pending=sum(claim.phase is claims.Phase.PENDING for claim in world.claims),
+            quarantined=len(passes.quarantine.held(passes.clock.monotonic())),
+            quarantine_ends=passes.quarantine.next_end(passes.clock.monotonic()),
+        )
+
+
+def _open(world: World) -> Draft:
+    """Build the snapshot, which takes long and so is done in the thread, and open a draft of it."""
+    return world.snapshot.draft()
+
+
+def _explanations(refused: Iterable[FailedSet], now: datetime) -> Iterator[ExplainRefused]:
+    for item in refused:
+        claim = _claim_of(item)
+        waiting = conditions.reason_of(claim, conditions.WAITING)
+        if waiting != conditions.WRITE_REFUSED:
+            yield ExplainRefused(claim=claim, words=item.failed.words, at=now, set_id=item.set_id)
+
+
+def _claim_of(item: FailedSet) -> GPUClaim:
+    assert isinstance(item.change, Place)
+    return item.change.claim

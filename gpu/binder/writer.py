@@ -1,0 +1,139 @@
+"""Change to API write, one exhaustive match; what a failed write means, as a value.
+
+A claim needs two writes to be Bound: the finalizer is metadata, which a write of the status
+subresource ignores, and the placement is status, which a write of the main resource ignores. The
+finalizer comes first, or a claim deleted in between would be gone without its units being let go.
+
+Status of a claim is a merge patch of the leader's own fields with metadata.resourceVersion; the
+answer's version feeds the next write of that object within the pass (FreshView does so between
+passes). Every placement carries the term. Units of a GPUNode are server-side applied, since the
+node agent writes beside us.
+"""
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from gpu import keys
+from gpu.binder import bodies, changes
+from gpu.binder.bodies import Body
+from gpu.binder.changes import Change, Target
+from gpu.binder.fence import Fence
+from gpu.objects.kinds import GPU_BINDERS, GPU_CLAIMS, GPU_NODES, Kind
+from gpu.objects.meta import ObjectKey
+from gpu.ports import Outcome, Writer
+from gpu.reading import FreshView
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A write that did not succeed: what that means, and the API's words."""
+
+    outcome: Outcome
+    words: str
+
+
+@dataclass(slots=True, kw_only=True)
+class ChangeWriter:
+    """Performs changes under one fence and tells the view of every answer."""
+
+    api: Writer
+    view: FreshView
+    fence: Fence
+    write_timeout: float
+    _versions: dict[tuple[Kind, ObjectKey], str] = field(default_factory=dict)
+
+    def begin(self) -> None:
+        """Start a pass: its World holds all answers so far."""
+        self._versions.clear()
+
+    async def perform(self, change: Change) -> Failure | None:
+        """Write one change; None when it was stored.
+
+        Notes in the view what became of the object: the answer, that it is gone, or doubt. Raises
+        Deposed without sending anything when the lease has run out. A cancelled write is in doubt.
+        """
+        target = changes.target_of(change)
+        limit = self.fence.seconds(self.write_timeout)
+        try:
+            async with asyncio.timeout(limit):
+                answer = await self._send(change)
+        except asyncio.CancelledError:
+            self.view.doubt(target.kind, target.key)
+            raise
+        except TimeoutError:
+            return self._failed(target, Failure(Outcome.UNKNOWN, f"no answer within {limit:.1f} s"))
+        except Exception as error:
+            outcome = self.api.outcome(error)
+            if outcome is None:
+                self.view.doubt(target.kind, target.key)
+                raise
+            return self._failed(target, Failure(outcome, str(error)))
+        self.view.wrote(target.kind, answer)
+        self._versions[target.kind, target.key] = answer["metadata"]["resourceVersion"]
+        return None
+
+    def _failed(self, target: Target, failure: Failure) -> Failure:
+        match failure.outcome:
+            case Outcome.CONFLICT | Outcome.UNKNOWN:
+                self.view.doubt(target.kind, target.key)
+            case Outcome.GONE:
+                if target.uid:
+                    self.view.gone(target.kind, target.key, target.uid)
+            case Outcome.REFUSED:
+                pass
+            case _:
+                assert_never(failure.outcome)
+        return failure
+
+    async def _send(self, change: Change) -> Body:
+        match change:
+            case changes.AddFinalizer() | changes.DropFinalizer():
+                version = self._version(change.kind, change.key, change.version)
+                return await self._patch(change, bodies.finalizers(change, version))
+            case changes.Place() | changes.Explain() | changes.ExplainRefused():
+                meta = change.claim.meta
+                version = self._version(GPU_CLAIMS, meta.key, meta.resource_version)
+                body = bodies.claim_status(change, version, self.fence.term)
+                return await self._patch(change, body, "status")
+            case changes.ReportClass():
+                return await self._patch(change, bodies.class_status(change), "status")
+            case changes.ReportNode():
+                return await self.api.apply(
+                    GPU_NODES,
+                    change.node.meta.name,
+                    bodies.node_units(change),
+                    field_manager=keys.BINDER_MANAGER,
+                    subresource="status",
+                )
+            case changes.WriteSettings():
+                return await self._settings(change)
+            case changes.ReportBinder():
+                meta = change.binder.meta
+                version = self._version(GPU_BINDERS, meta.key, meta.resource_version)
+                return await self._patch(change, bodies.binder_status(change, version), "status")
+            case _:
+                assert_never(change)
+
+    async def _settings(self, change: changes.WriteSettings) -> Body:
+        if change.exists:
+            return await self._patch(change, bodies.settings_data(change))
+        return await self.api.create(
+            changes.target_of(change).kind,
+            bodies.settings_map(change),
+            field_manager=keys.BINDER_MANAGER,
+        )
+
+    async def _patch(self, change: Change, body: Body, subresource: str | None = None) -> Body:
+        target = changes.target_of(change)
+        return await self.api.patch(
+            target.kind,
+            target.key.name,
+            body,
+            target.key.namespace or None,
+            subresource=subresource,
+            field_manager=keys.BINDER_MANAGER,
+        )
+
+    def _version(self, kind: Kind, key: ObjectKey, decided_on: str) -> str:
+        return self._versions.get((kind, key), decided_on)

@@ -1,0 +1,303 @@
+"""Read a World through a Reader: the store as it is, or for the binder never older than its writes.
+
+`read` and `Live` show what the watch has delivered; followers, webhooks and the API use them.
+`FreshView` is the leader's (domain contract 6, Fresh view): one consistent list of claims when it
+takes over, then the store overlaid with the answers of its own writes until the watch has proved
+their resourceVersion; an object whose write got no answer is read directly before the next pass.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Protocol, TypeVar, cast
+
+from gpu import world
+from gpu.errors import DecodeError
+from gpu.objects import binders, claims, classes, config_maps, nodes
+from gpu.objects.binders import GPUBinder
+from gpu.objects.claims import GPUClaim
+from gpu.objects.classes import GPUClass
+from gpu.objects.config_maps import ConfigMap
+from gpu.objects.decode import Raw
+from gpu.objects.kinds import (
+    CONFIG_MAPS,
+    GPU_BINDERS,
+    GPU_CLAIMS,
+    GPU_CLASSES,
+    GPU_NODES,
+    Kind,
+)
+from gpu.objects.kubevirt import VMI, KubeVirt
+from gpu.objects.meta import HasMeta, ObjectKey
+from gpu.objects.nodes import GPUNode, Node
+from gpu.objects.pods import Pod
+from gpu.objects.tenants import Namespace, TenantQuota, TenantRelease
+from gpu.objects.workloads import Workload
+from gpu.ports import Outcome, Reader, Writer
+from gpu.settings import Settings
+from gpu.world import World
+
+T = TypeVar("T")
+Items = tuple[HasMeta, ...]
+
+VIEWS: Final[Mapping[str, type[HasMeta]]] = {
+    "classes": GPUClass,
+    "claims": GPUClaim,
+    "inventory": GPUNode,
+    "nodes": Node,
+    "pods": Pod,
+    "vmis": VMI,
+    "namespaces": Namespace,
+    "releases": TenantRelease,
+    "quotas": TenantQuota,
+    "kubevirts": KubeVirt,
+    "binders": GPUBinder,
+    "config_maps": ConfigMap,
+    "workloads": Workload,
+}
+"""Field of World to the view that fills it."""
+
+_OWN: Final[Mapping[Kind, tuple[str, Callable[[Raw], HasMeta]]]] = {
+    GPU_CLASSES: ("classes", classes.decode),
+    GPU_CLAIMS: ("claims", claims.decode),
+    GPU_NODES: ("inventory", nodes.decode_inventory),
+    GPU_BINDERS: ("binders", binders.decode),
+    CONFIG_MAPS: ("config_maps", config_maps.decode),
+}
+"""Kinds the leader writes: the field of World they are in, and how an answer is read."""
+
+
+class InThread(Protocol):
+    """Run pure work beside the event loop; `asyncio.to_thread`, or in tests a direct call."""
+
+    def __call__(self, work: Callable[[], T], /) -> Awaitable[T]:
+        """Run it to its end."""
+
+
+def read(reader: Reader, last_good: Settings | None = None) -> World:
+    """Return the World as the watch has shown it; malformed settings leave `last_good` in force."""
+    items = {name: cast("Items", reader.items(view)) for name, view in VIEWS.items()}
+    unreadable = frozenset(reader.malformed(GPUClaim))
+    return _assemble(items, unreadable, last_good or Settings())
+
+
+class Live:
+    """The World as the store shows it now; built anew only after something changed.
+
+    `close` ends the subscription. Not for several threads.
+    """
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._last_good = Settings()
+        self._world: World | None = None
+        self.close = reader.subscribe(self._changed)
+
+    def world(self) -> World:
+        """Return the present World; the same object until the store changes."""
+        if self._world is None:
+            self._world = read(self._reader, self._last_good)
+            self._last_good = self._world.settings
+        return self._world
+
+    def _changed(self) -> None:
+        self._world = None
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """What a write of ours, or a direct read, left behind; no item means that the uid is gone."""
+
+    uid: str
+    version: int = 0
+    item: HasMeta | None = None
+
+
+def overlay(
+    items: Items, own: Mapping[ObjectKey, Own], proved: int
+) -> tuple[Items, dict[ObjectKey, Own]]:
+    """Lay what we know over what the watch showed up to version `proved`, in key order.
+
+    Returns the items and the knowledge still needed: an answer until the watch has proved its
+    version, a deletion until the watch has dropped that uid.
+    """
+    if not own:
+        return items, {}
+    needed: dict[ObjectKey, Own] = {}
+    shown: list[HasMeta] = []
+    seen: set[ObjectKey] = set()
+    for item in items:
+        known = own.get(item.meta.key)
+        if known is None:
+            shown.append(item)
+            continue
+        seen.add(item.meta.key)
+        if known.item is None:
+            if item.meta.uid == known.uid:
+                needed[item.meta.key] = known
+            else:
+                shown.append(item)
+        elif item.meta.version >= known.version:
+            shown.append(item)
+        else:
+            needed[item.meta.key] = known
+            shown.append(known.item)
+    for key, known in own.items():
+        if key not in seen and known.item is not None and proved < known.version:
+            needed[key] = known
+            shown.append(known.item)
+    if len(needed) > 0 and any(key not in seen for key in needed):
+        shown.sort(key=lambda item: item.meta.key)
+    return tuple(shown), needed
+
+
+@dataclass(slots=True)
+class _Glance:
+    """What a pass starts from: references only, taken on the event loop in no time."""
+
+    items: dict[str, Items]
+    proved: dict[str, int]
+    own: dict[str, dict[ObjectKey, Own]]
+    unreadable: frozenset[ObjectKey]
+    last_good: Settings
+    needed: dict[str, dict[ObjectKey, Own]] = field(default_factory=dict)
+
+    def world(self) -> World:
+        for name, own in self.own.items():
+            self.items[name], self.needed[name] = overlay(self.items[name], own, self.proved[name])
+        return _assemble(self.items, self.unreadable, self.last_good)
+
+
+class FreshView:
+    """The leader's Worlds. One instance per term; one pass at a time."""
+
+    def __init__(self, reader: Reader, writer: Writer) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._own: dict[str, dict[ObjectKey, Own]] = {name: {} for name, _ in _OWN.values()}
+        self._doubted: set[tuple[Kind, ObjectKey]] = set()
+        self._unreadable: dict[ObjectKey, int] = {}
+        self._last_good = Settings()
+        self._seen: dict[str, int] = {}
+
+    async def begin(self) -> int:
+        """List all claims consistently; returns the highest term any of them carries.
+
+        Raises what the Writer raises. Call it after the fence is up and before the first pass.
+        """
+        listing = await self._writer.list_all(GPU_CLAIMS)
+        at = int(listing.resource_version)
+        shown = self._reader.items(GPUClaim)
+        proved = self._reader.version(GPUClaim)
+        listed, broken = await asyncio.to_thread(_decode_claims, listing.items)
+        self._unreadable.update(broken)
+        own = self._own["claims"]
+        for claim in listed.values():
+            if claim.meta.version > proved:
+                own[claim.key] = Own(claim.meta.uid, claim.meta.version, claim)
+        for claim in shown:
+            if claim.key not in listed and claim.meta.version <= at:
+                own[claim.key] = Own(claim.meta.uid)
+        return max((claim.term for claim in listed.values()), default=0)
+
+    def wrote(self, kind: Kind, raw: Mapping[str, Any]) -> None:
+        """Take the answer of an own write; a deleted object without finalizers is gone with it."""
+        name, decode = _OWN[kind]
+        meta = raw["metadata"]
+        key = ObjectKey(meta.get("namespace", ""), meta["name"])
+        if meta.get("deletionTimestamp") and not meta.get("finalizers"):
+            self.gone(kind, key, meta.get("uid", ""))
+            return
+        try:
+            item = decode(raw)
+        except DecodeError:
+            self._own[name].pop(key, None)
+            if kind == GPU_CLAIMS:
+                self._unreadable[key] = int(meta.get("resourceVersion", 0))
+            return
+        self._own[name][key] = Own(item.meta.uid, item.meta.version, item)
+
+    def gone(self, kind: Kind, key: ObjectKey, uid: str) -> None:
+        """Note that the object of that uid is no more, whatever the watch still shows."""
+        name, _ = _OWN[kind]
+        self._own[name][key] = Own(uid)
+
+    def doubt(self, kind: Kind, key: ObjectKey) -> None:
+        """Have the object read directly before the next pass: nobody knows what became of a write."""
+        self._doubted.add((kind, key))
+
+    async def settle(self) -> None:
+        """Read directly every object in doubt. Raises what the Writer raises; those left stay so."""
+        for kind, key in sorted(self._doubted, key=lambda doubted: (doubted[0].plural, doubted[1])):
+            await self._reread(kind, key)
+            self._doubted.discard((kind, key))
+
+    async def world(self, in_thread: InThread = asyncio.to_thread) -> World:
+        """Settle what is in doubt, then return a World not older than any own write."""
+        await self.settle()
+        proved = {name: self._reader.version(VIEWS[name]) for name in self._own}
+        if proved["claims"] < self._seen.get("claims", 0):
+            # A list from a server that lags: what it hides of ours is no longer remembered here.
+            await self.begin()
+        self._seen = {name: max(at, self._seen.get(name, 0)) for name, at in proved.items()}
+        glance = _Glance(
+            items={name: cast("Items", self._reader.items(view)) for name, view in VIEWS.items()},
+            proved=proved,
+            own=self._own,
+            unreadable=self._unread(),
+            last_good=self._last_good,
+        )
+        made = await in_thread(glance.world)
+        self._own = glance.needed
+        self._last_good = made.settings
+        return made
+
+    def _unread(self) -> frozenset[ObjectKey]:
+        proved = self._reader.version(GPUClaim)
+        self._unreadable = {k: v for k, v in self._unreadable.items() if v > proved}
+        return frozenset(self._reader.malformed(GPUClaim)) | self._unreadable.keys()
+
+    async def _reread(self, kind: Kind, key: ObjectKey) -> None:
+        try:
+            raw = await self._writer.get(kind, key.name, key.namespace or None)
+        except Exception as error:
+            if self._writer.outcome(error) is not Outcome.GONE:
+                raise
+            self._forget(kind, key)
+        else:
+            self.wrote(kind, raw)
+
+    def _forget(self, kind: Kind, key: ObjectKey) -> None:
+        """Hide whichever uid the watch still shows: the object is not there."""
+        name, _ = _OWN[kind]
+        shown = self._reader.items(VIEWS[name])
+        found = next((item.meta.uid for item in shown if item.meta.key == key), None)
+        if found is None:
+            self._own[name].pop(key, None)
+        else:
+            self._own[name][key] = Own(found)
+
+
+def _decode_claims(
+    listed: Iterable[Mapping[str, Any]],
+) -> tuple[dict[ObjectKey, GPUClaim], dict[ObjectKey, int]]:
+    found: dict[ObjectKey, GPUClaim] = {}
+    broken: dict[ObjectKey, int] = {}
+    for raw in listed:
+        try:
+            claim = claims.decode(raw)
+        except DecodeError:
+            meta = raw["metadata"]
+            broken[ObjectKey(meta["namespace"], meta["name"])] = int(meta["resourceVersion"])
+        else:
+            found[claim.key] = claim
+    return found, broken
+
+
+def _assemble(
+    items: Mapping[str, Items], unreadable: frozenset[ObjectKey], last_good: Settings
+) -> World:
+    fields: dict[str, Any] = dict(items)
+    bare = World(**fields, unreadable_claims=unreadable)
+    in_force, _ = world.served_settings(bare.settings_map, last_good)
+    return replace(bare, settings=in_force)

@@ -1,0 +1,54 @@
+"""Quarantine's delays; what it does to a pass is told in test_quarantine.py."""
+
+from gpu.binder.quarantine import Quarantine
+
+
+def a_quarantine() -> Quarantine:
+    return Quarantine(first=5.0, most=18.0)
+
+
+def test_each_further_refusal_doubles_the_delay_up_to_the_most():
+    quarantine = a_quarantine()
+    delays = [quarantine.refuse("tenant-a/x", now=100.0 * n) for n in range(4)]
+    assert delays == [5.0, 10.0, 18.0, 18.0]
+
+
+def test_a_set_is_held_until_its_delay_ends_and_no_longer():
+    quarantine = a_quarantine()
+    quarantine.refuse("tenant-a/x", now=100.0)
+    assert quarantine.held(104.9) == {"tenant-a/x"}
+    assert quarantine.held(105.0) == frozenset()
+
+
+def test_one_set_does_not_lengthen_the_delay_of_another():
+    quarantine = a_quarantine()
+    quarantine.refuse("tenant-a/x", now=0.0)
+    quarantine.refuse("tenant-a/x", now=5.0)
+    assert quarantine.refuse("tenant-b/y", now=6.0) == 5.0
+    assert quarantine.held(6.0) == {"tenant-a/x", "tenant-b/y"}
+
+
+def test_an_accepted_set_begins_anew():
+    quarantine = a_quarantine()
+    quarantine.refuse("tenant-a/x", now=0.0)
+    quarantine.accept("tenant-a/x")
+    assert quarantine.held(0.0) == frozenset()
+    assert quarantine.refuse("tenant-a/x", now=1.0) == 5.0
+
+
+def test_the_next_end_is_the_earliest_and_none_when_nothing_is_held():
+    quarantine = a_quarantine()
+    assert quarantine.next_end(0.0) is None
+    quarantine.refuse("tenant-a/x", now=0.0)
+    quarantine.refuse("tenant-b/y", now=2.0)
+    assert quarantine.next_end(1.0) == 5.0
+    assert quarantine.next_end(5.0) == 7.0
+    assert quarantine.next_end(7.0) is None
+
+
+def test_a_set_never_seen_again_is_forgotten():
+    quarantine = a_quarantine()
+    quarantine.refuse("tenant-a/x", now=0.0)
+    quarantine.refuse("tenant-a/x", now=0.0)
+    quarantine.held(10.0 + 18.0)
+    assert quarantine.refuse("tenant-a/x", now=30.0) == 5.0

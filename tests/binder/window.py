@@ -1,0 +1,79 @@
+"""Window: a Reader over a FakeCluster that shows what was stored when `show` was last called."""
+
+import copy
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gpu.errors import DecodeError
+from gpu.objects import (
+    binders,
+    claims,
+    classes,
+    config_maps,
+    kinds,
+    kubevirt,
+    nodes,
+    pods,
+    tenants,
+    workloads,
+)
+from gpu.objects.meta import ObjectKey
+from tests.fakes.cluster import FakeCluster
+
+DECODERS: dict[type, tuple[kinds.Kind, Callable[[Any], Any]]] = {
+    classes.GPUClass: (kinds.GPU_CLASSES, classes.decode),
+    claims.GPUClaim: (kinds.GPU_CLAIMS, claims.decode),
+    nodes.GPUNode: (kinds.GPU_NODES, nodes.decode_inventory),
+    nodes.Node: (kinds.NODES, nodes.decode),
+    pods.Pod: (kinds.PODS, pods.decode),
+    kubevirt.VMI: (kinds.VMIS, kubevirt.decode_vmi),
+    kubevirt.KubeVirt: (kinds.KUBEVIRTS, kubevirt.decode_kubevirt),
+    tenants.Namespace: (kinds.NAMESPACES, tenants.decode_namespace),
+    tenants.TenantRelease: (kinds.HELM_RELEASES, tenants.decode_release),
+    tenants.TenantQuota: (kinds.RESOURCE_QUOTAS, tenants.decode_quota),
+    binders.GPUBinder: (kinds.GPU_BINDERS, binders.decode),
+    config_maps.ConfigMap: (kinds.CONFIG_MAPS, config_maps.decode),
+    workloads.Workload: (kinds.WORKLOADS, workloads.decode),
+}
+
+
+class Window:
+    """The watch, delivered when the test says so."""
+
+    def __init__(self, cluster: FakeCluster) -> None:
+        self._cluster = cluster
+        self._items: dict[type, tuple[Any, ...]] = {}
+        self._malformed: dict[type, dict[ObjectKey, str]] = {}
+        self._subscribers: list[Callable[[], None]] = []
+        self._at = 0
+        self.show()
+
+    def show(self) -> None:
+        """Deliver everything stored so far."""
+        self._at = self._cluster.version
+        for view, (kind, decode) in DECODERS.items():
+            found, malformed = [], {}
+            for key, raw in sorted(copy.deepcopy(self._cluster._objects.get(kind, {})).items()):
+                try:
+                    found.append(decode(raw))
+                except DecodeError as error:
+                    malformed[key] = str(error)
+            self._items[view], self._malformed[view] = tuple(found), malformed
+        for changed in self._subscribers:
+            changed()
+
+    def items(self, view: type) -> tuple[Any, ...]:
+        return self._items[view]
+
+    def malformed(self, view: type) -> Mapping[ObjectKey, str]:
+        return self._malformed[view]
+
+    def served(self, _view: type) -> bool:
+        return True
+
+    def version(self, _view: type) -> int:
+        return self._at
+
+    def subscribe(self, changed: Callable[[], None]) -> Callable[[], None]:
+        self._subscribers.append(changed)
+        return lambda: self._subscribers.remove(changed)
