@@ -1,0 +1,92 @@
+"""POST /admission/NAME: the envelope; what is in it belongs to the handlers."""
+
+import io
+
+import pytest
+
+from apiserver.wire.status import Forbidden
+from tests.apiserver import fakes
+
+
+def a_review(**request) -> dict:
+    return {
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": {"uid": "u-1", **request},
+    }
+
+
+async def allow(request):
+    return {"allowed": True, "warnings": [request["operation"]]}
+
+
+async def deny(request):
+    raise Forbidden(f"not {request['operation']}")
+
+
+async def fail(request):
+    raise RuntimeError("secret")
+
+
+@pytest.fixture
+async def client(serve):
+    return await serve(fakes.a_face(), admission={"allow": allow, "deny": deny, "fail": fail})
+
+
+async def test_an_answer_carries_the_uid_of_its_question(client):
+    answer = await client.post("/admission/allow", json=a_review(operation="CREATE"))
+    assert await answer.json() == {
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "response": {"uid": "u-1", "allowed": True, "warnings": ["CREATE"]},
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "message"),
+    [
+        pytest.param("deny", 403, "not CREATE", id="refused"),
+        pytest.param("fail", 500, "Internal error occurred: admission fail failed", id="failed"),
+    ],
+)
+async def test_whatever_is_raised_is_a_refusal_and_not_a_failed_call(client, name, code, message):
+    answer = await client.post(f"/admission/{name}", json=a_review(operation="CREATE"))
+    response = (await answer.json())["response"]
+    assert (answer.status, response["uid"], response["allowed"]) == (200, "u-1", False)
+    assert (response["status"]["code"], response["status"]["message"]) == (code, message)
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "code"),
+    [
+        pytest.param(b"", "application/json", 400, id="empty"),
+        pytest.param(b"[]", "application/json", 400, id="no-object"),
+        pytest.param(b'{"kind":"AdmissionReview"}', "application/json", 400, id="no-request"),
+        pytest.param(
+            b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{}}',
+            "application/json", 400, id="no-uid",
+        ),
+        pytest.param(
+            b'{"apiVersion":"admission.k8s.io/v1beta1","kind":"AdmissionReview",'
+            b'"request":{"uid":"x"}}',
+            "application/json", 400, id="old-version",
+        ),
+        pytest.param(b"{}", "text/plain", 415, id="media-type"),
+        pytest.param(b"x" * (3 * 1024 * 1024 + 1), "application/json", 413, id="too-large"),
+    ],
+)  # fmt: skip
+async def test_what_is_no_review_is_a_status(client, body, kind, code):
+    sent = io.BytesIO(body)
+    answer = await client.post("/admission/allow", data=sent, headers={"Content-Type": kind})
+    assert (answer.status, (await answer.json())["code"]) == (code, code)
+
+
+async def test_an_unknown_webhook_is_not_found(client):
+    assert (await client.post("/admission/nope", json=a_review())).status == 404
+
+
+async def test_a_review_needs_no_credential(serve):
+    face = fakes.a_face()
+    client = await serve(face, admission={"allow": allow})
+    await client.post("/admission/allow", json=a_review(operation="CREATE"))
+    assert face.access.asked == []

@@ -1,0 +1,125 @@
+"""The served OpenAPI documents: valid, complete, checked in, true of what is served."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import jsonschema
+import pytest
+from openapi_spec_validator import OpenAPIV2SpecValidator, OpenAPIV30SpecValidator
+
+from apiserver.resources import RESOURCES
+from openapi import document, generate, meta
+
+GENERATED = Path(document.__file__).parent / "generated"
+V2 = document.v2()
+((V3_PATH, V3),) = document.v3().items()
+
+
+def parts(node: object) -> Iterator[dict]:
+    if isinstance(node, dict):
+        yield node
+    for child in (
+        node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+    ):
+        yield from parts(child)
+
+
+def test_both_documents_are_valid():
+    OpenAPIV2SpecValidator(V2).validate()
+    OpenAPIV30SpecValidator(V3).validate()
+
+
+def test_what_is_checked_in_is_what_is_generated():
+    found = {path.name: path.read_text() for path in GENERATED.glob("*.json")}
+    assert found == generate.files()
+
+
+def test_writing_removes_what_is_no_longer_generated(tmp_path):
+    (tmp_path / "stale.json").write_text("{}")
+    generate.write(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == set(generate.files())
+
+
+def test_every_served_kind_is_described_and_no_other():
+    served = {(one.plural, one.kind) for one in RESOURCES}
+    assert {(kind.plural, kind.kind) for kind in document.KINDS} == served
+    assert {(one.group, one.version) for one in RESOURCES} == {(document.GROUP, document.VERSION)}
+
+
+@pytest.mark.parametrize("kind", document.KINDS, ids=lambda kind: kind.plural)
+def test_each_kind_has_its_paths_with_action_and_kind(kind):
+    root = f"/{V3_PATH}"
+    inside = f"{root}/namespaces/{{namespace}}/{kind.plural}"
+    gvk = {"group": document.GROUP, "version": document.VERSION, "kind": kind.kind}
+    actions = {f"{root}/{kind.plural}": "list", inside: "list", f"{inside}/{{name}}": "get"}
+    for document_ in (V2, V3):
+        for path, action in actions.items():
+            found = document_["paths"][path]
+            assert set(found) == {"get", "parameters"}
+            assert found["get"]["x-kubernetes-action"] == action
+            assert found["get"]["x-kubernetes-group-version-kind"] == gvk
+
+
+@pytest.mark.parametrize("kind", document.KINDS, ids=lambda kind: kind.plural)
+@pytest.mark.parametrize("suffix", ["", "List"])
+def test_each_schema_says_its_kind_as_a_list(kind, suffix):
+    gvk = {"group": document.GROUP, "version": document.VERSION, "kind": f"{kind.kind}{suffix}"}
+    for schemas in (V2["definitions"], V3["components"]["schemas"]):
+        assert schemas[f"{kind.schema}{suffix}"]["x-kubernetes-group-version-kind"] == [gvk]
+
+
+def test_operation_ids_are_unique():
+    ids = [part["operationId"] for part in parts(V3["paths"]) if "operationId" in part]
+    assert len(ids) == len(set(ids)) == 3 * len(document.KINDS)
+
+
+@pytest.mark.parametrize("doc", [V2, V3], ids=["v2", "v3"])
+def test_nothing_breaks_the_merge_or_its_readers(doc):
+    for part in parts(doc):
+        assert not isinstance(part.get("additionalProperties"), bool)
+        if "$ref" in part:
+            assert set(part) == {"$ref"}
+    assert "io.k8s" not in json.dumps(doc)
+
+
+def test_v2_uses_nothing_that_swagger_lacks():
+    for part in parts(V2["definitions"]):
+        lacking = {"oneOf", "anyOf", "allOf", "not", "nullable"} & set(part)
+        assert not lacking or "type" not in part
+
+
+def test_every_field_is_described_for_a_person():
+    for name, schema in V3["components"]["schemas"].items():
+        assert schema["description"], name
+        for field, described in schema.get("properties", {}).items():
+            assert described.get("description"), f"{name}.{field}"
+
+
+def test_documents_are_small():
+    assert max(len(json.dumps(doc)) for doc in (V2, V3)) < 100_000
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "good"),
+    [
+        pytest.param("Option", {"spec": {"items": [{"value": "x"}]}}, True, id="option"),
+        pytest.param("Option", {"spec": {}}, True, id="option-empty"),
+        pytest.param("Option", {"spec": {"items": [{"label": "x"}]}}, False, id="no-value"),
+        pytest.param(
+            "QuotaGate", {"spec": {"key": "k"}, "status": {"used": 0, "gate": "Open"}}, True, id="gate"
+        ),
+        pytest.param(
+            "QuotaGate", {"spec": {"key": "k"}, "status": {"used": -1, "gate": "Open"}}, False,
+            id="negative",
+        ),
+        pytest.param(
+            "QuotaGate", {"spec": {"key": "k"}, "status": {"used": 0, "gate": "Ajar"}}, False,
+            id="unknown-gate",
+        ),
+    ],
+)  # fmt: skip
+def test_schemas_judge_objects(name, value, good):
+    schema = {"$ref": f"#/components/schemas/{meta.PREFIX}catalog.v1alpha1.{name}", **V3}
+    judge = jsonschema.Draft202012Validator(schema)
+    assert judge.is_valid(value) is good
