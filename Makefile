@@ -9,7 +9,7 @@ PYTHON ?= python3
 T ?= tests
 # Port of kube-apiserver for `demo`; a free one when empty.
 PORT ?=
-# More words for `bench`.
+# More words for `bench` and `accept`.
 ARGS ?=
 # The checker of `accept`; not part of this repository.
 WIRE_CHECK ?= ../shared/accept/wire_check.py
@@ -75,8 +75,8 @@ bench: build-binaries ## Figures on a real control plane, with their spread; ARG
 	@$(BIN)/python -m bench $(ARGS)
 
 .PHONY: accept
-accept: build-binaries ## Judge the served resources as a stranger would, by WIRE_CHECK
-	@$(BIN)/python -m devcluster accept $(WIRE_CHECK)
+accept: build-binaries ## Judge the served resources as a stranger would, by WIRE_CHECK; ARGS=--resource=gpuoffers
+	@$(BIN)/python -m devcluster accept $(WIRE_CHECK) $(ARGS)
 
 .PHONY: generate
 generate: $(READY) ## Write what is generated and checked in: OpenAPI documents, the chart's policies

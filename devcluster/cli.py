@@ -1,4 +1,4 @@
-"""Commands build, up, down, demo, demo-down: parse, then one call each; an error is one message, not a traceback."""
+"""Commands build, up, down, demo, demo-down, accept: parse, then one call each; an error is one message, not a traceback."""
 
 import asyncio
 import errno
@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from devcluster import accept as accept_
 from devcluster import binaries, components, control_plane, errors, progress
 from devcluster import demo as demo_
 
@@ -68,6 +69,19 @@ def demo(
 def demo_down() -> None:
     """Stop exactly what `demo` started."""
     asyncio.run(demo_.down(demo_.setting()))
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def accept(
+    context: typer.Context,
+    checker: Annotated[Path, typer.Argument(help="The checker, a Python program.")],
+    *,
+    resource: Annotated[str, typer.Option(help="Plural name of what to judge.")] = "options",
+) -> None:
+    """Judge a served resource by a checker; further words are the checker's."""
+    if not checker.is_file():
+        raise errors.DevclusterError(f"There is no checker at {checker}: set WIRE_CHECK.")
+    sys.exit(asyncio.run(accept_.run(checker, resource, tuple(context.args))))
 
 
 def main() -> None:

@@ -89,6 +89,11 @@ class Authorities:
         subject = _subject(user, groups)
         return _leaf(self.client_ca, self.pair(name), subject, purpose=_CLIENT, now=now)
 
+    def sign_proxy(self, name: str, *, user: str, now: datetime) -> Pair:
+        """Make a client certificate of the front-proxy CA for another name than the aggregator's."""
+        subject = _subject(user, ())
+        return _leaf(self.front_proxy_ca, self.pair(name), subject, purpose=_CLIENT, now=now)
+
     def sign_server(self, name: str, *, names: Sequence[str], now: datetime) -> Pair:
         """Make a serving certificate of the ext CA for DNS `names`, localhost and 127.0.0.1."""
         everywhere = ("localhost", *names, "127.0.0.1")
