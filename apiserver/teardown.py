@@ -15,6 +15,7 @@ from typing import Any, Final
 from gpu import keys, ports
 from gpu.config import Config
 from gpu.objects import kinds
+from gpu.objects.binders import GPUBinder
 from gpu.objects.kinds import Kind
 from gpu.objects.meta import ObjectKey
 from policies import bundle, shapes, stored
@@ -99,6 +100,24 @@ async def still_torn_down(writer: ports.Writer, config: Config) -> bool:
         return True
     await _annotate(writer, None)
     return False
+
+
+async def until_marked(reader: ports.Reader) -> None:
+    """Return once GPUBinder is seen to bear the mark: whoever leads stops then."""
+    seen = asyncio.Event()
+
+    def look() -> None:
+        if any(
+            keys.TEARDOWN_ANNOTATION in item.meta.annotations for item in reader.items(GPUBinder)
+        ):
+            seen.set()
+
+    end = reader.subscribe(look)
+    try:
+        look()
+        await seen.wait()
+    finally:
+        end()
 
 
 @dataclass(slots=True)

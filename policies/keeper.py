@@ -26,8 +26,8 @@ CHECK: Final = 30.0
 """Seconds between rounds that found nothing to do: how long drift lasts at most."""
 SETTLE: Final = 3.0
 """Seconds until the next round after one that wrote; API servers compile once a second."""
-RETRY: Final = 5.0
-"""Seconds until the next round after one that could not finish."""
+RETRY: Final = 0.5
+"""Seconds until the next round after the first that could not finish; doubled each time, to CHECK."""
 
 log = structlog.get_logger(__name__)
 
@@ -61,6 +61,7 @@ class Keeper:
         self._leading = leading
         self._wake = asyncio.Event()
         self._logged: Standing | None = None
+        self._retry = RETRY / 2
 
     def wake(self) -> None:
         """Look at once: a kind is served now, or the settings are there."""
@@ -88,7 +89,9 @@ class Keeper:
             found = Standing(reason=Reason.WRITE_FAILED, message=f"asked again soon: {error}")
         await self._tell(found)
         if found.reason in {Reason.WRITE_FAILED, Reason.PARAMETER_MISSING, Reason.KIND_NOT_SERVED}:
-            return RETRY
+            self._retry = min(self._retry * 2, CHECK)
+            return self._retry
+        self._retry = RETRY / 2
         return SETTLE if met.wrote else CHECK
 
     async def _tell(self, found: Standing) -> None:
