@@ -2,29 +2,27 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 import pytest_asyncio
 
 from apiserver import teardown
+from devcluster import chart
 from devcluster.errors import CommandError
 from devcluster.plane import ControlPlane
 from gpu import keys
-from gpu.cluster import client, credentials, errors
+from gpu.cluster import client, errors
 from gpu.config import Config
 from gpu.objects import kinds
 from gpu.objects.kinds import Kind
 from gpu.objects.meta import ObjectKey
 from policies import keeper, standing
-from tests.real import chart
 from tests.real.crd_rows import BASES, BOUND, merged
+from tests.real.installed import KINDS, install, installed
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-HOST = Path(__file__).parents[2] / "devcluster" / "host"
 TENANT = "tenant-a"
 LEVELS = ("view", "use", "admin", "super-admin")
 ROLE_BINDINGS = kinds.Kind("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
@@ -36,9 +34,8 @@ PROCESS = "system:serviceaccount:cozy-system:cozystack-gpu"
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def api(fresh_plane: ControlPlane) -> AsyncIterator[client.Client]:
-    await fresh_plane.kubectl("apply", f"--filename={HOST / 'rbac.yaml'}")
-    await chart.install(fresh_plane)
-    async with client.Client(await credentials.load(fresh_plane.kubeconfig)) as found:
+    await fresh_plane.kubectl("apply", f"--filename={chart.HOST / 'rbac.yaml'}")
+    async with installed(fresh_plane) as found:
         await found.create(kinds.NAMESPACES, {"metadata": {"name": TENANT}})
         for level in LEVELS:
             await bind(found, f"cozy:tenant:{level}", f"{TENANT}-{level}")
@@ -233,11 +230,9 @@ async def test_kinds_and_holds_outlive_the_release_and_are_found_by_the_next(
         kinds.GPU_CLAIMS, "held", {"status": BOUND}, TENANT, subresource="status"
     )
     said = await chart.uninstall(fresh_plane)
-    assert all(f"[CustomResourceDefinition] {kind}.gpu" in said for kind in chart.KINDS)
+    assert all(f"[CustomResourceDefinition] {kind.resource}" in said for kind in KINDS)
     with pytest.raises(CommandError):
         await fresh_plane.kubectl("get", "clusterrole", "cozystack-gpu")
     assert await api.get(kinds.GPU_CLAIMS, "held", TENANT) == held
-    await chart.install(fresh_plane)
+    await install(fresh_plane, api)
     assert await api.get(kinds.GPU_CLAIMS, "held", TENANT) == held
-    group = msgspec.json.decode((await api.raw("GET", "/apis/gpu.cozystack.io/v1alpha1")).body)
-    assert {r["name"] for r in group["resources"] if "/" not in r["name"]} == set(chart.KINDS)

@@ -7,9 +7,10 @@ import pytest
 import pytest_asyncio
 
 from devcluster.plane import ControlPlane
-from gpu.cluster import client, credentials, errors
-from tests.real import chart, crd_rows_claims, crd_rows_classes, crd_rows_nodes
+from gpu.cluster import client, errors
+from tests.real import crd_rows_claims, crd_rows_classes, crd_rows_nodes
 from tests.real.crd_rows import BASES, Row, Step, merged
+from tests.real.installed import installed
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -19,8 +20,7 @@ INCOMPLETE = "some validation rules were not checked because the object was inva
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def api(fresh_plane: ControlPlane) -> AsyncIterator[client.Client]:
-    await chart.install(fresh_plane)
-    async with client.Client(await credentials.load(fresh_plane.kubeconfig)) as found:
+    async with installed(fresh_plane) as found:
         yield found
 
 

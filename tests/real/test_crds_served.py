@@ -9,12 +9,12 @@ import pytest_asyncio
 
 from devcluster.plane import ControlPlane
 from gpu import keys
-from gpu.cluster import client, credentials, errors
+from gpu.cluster import client, errors
 from gpu.objects import kinds
 from gpu.objects.kinds import Kind
-from tests.real import chart
 from tests.real.crd_rows import BASES, BOUND, CONDITION, WHEN, Json, merged
 from tests.real.crd_rows_nodes import DEVICE, LARGEST
+from tests.real.installed import installed
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -23,8 +23,7 @@ TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def api(fresh_plane: ControlPlane) -> AsyncIterator[client.Client]:
-    await chart.install(fresh_plane)
-    async with client.Client(await credentials.load(fresh_plane.kubeconfig)) as found:
+    async with installed(fresh_plane) as found:
         yield found
 
 

@@ -1,0 +1,39 @@
+"""The chart on a plane of the test's own, without the process: kinds, roles, Service, APIService."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Final
+
+from devcluster import chart
+from devcluster.plane import ControlPlane
+from gpu.cluster import client, credentials, errors
+from gpu.objects import kinds
+
+KINDS: Final = (kinds.GPU_BINDERS, kinds.GPU_CLAIMS, kinds.GPU_CLASSES, kinds.GPU_NODES)
+
+
+@contextlib.asynccontextmanager
+async def installed(cp: ControlPlane) -> AsyncIterator[client.Client]:
+    """Install the chart; yields a client of the administrator once our kinds are served."""
+    async with client.Client(await credentials.load(cp.kubeconfig)) as api:
+        await install(cp, api)
+        yield api
+
+
+async def install(cp: ControlPlane, api: client.Client) -> None:
+    """Install the chart, nobody listening where it points, and wait until our kinds are served."""
+    await chart.install(cp, port=8443)
+    async with asyncio.timeout(10):
+        for kind in KINDS:
+            await _served(api, kind)
+
+
+async def _served(api: client.Client, kind: kinds.Kind) -> None:
+    while True:
+        try:
+            await api.list(kind, limit=1)
+        except errors.NotFound:
+            await asyncio.sleep(0.02)
+        else:
+            return
