@@ -20,6 +20,16 @@ def group(tenant: str, level: str = "admin") -> str:
     return f"{tenant}-{level}"
 
 
+def labels(tenant: str) -> dict[str, str]:
+    """Return the labels the host puts on a tenant's namespace: itself and each ancestor.
+
+    Policies select tenants by the root's. The root's own namespace bears none of them.
+    """
+    parts = tenant.split("-")
+    lines = ["-".join(parts[: end + 1]) for end in range(1, len(parts))]
+    return {f"tenant.cozystack.io/{name}": "" for name in (keys.TENANT_ROOT, *lines)}
+
+
 def objects(tenant: str, quotas: Mapping[str, int | str] | None = None) -> list[dict[str, Any]]:
     """Return the objects that make `tenant` (a namespace's name, `tenant-acme`), parent first.
 
@@ -36,7 +46,8 @@ def objects(tenant: str, quotas: Mapping[str, int | str] | None = None) -> list[
         },
         "spec": {"interval": "5m", "values": {"resourceQuotas": dict(quotas or {})}},
     }
-    made = [_of(kinds.NAMESPACES, {"metadata": {"name": tenant}}), *_bindings(tenant)]
+    namespace = {"metadata": {"name": tenant, "labels": labels(tenant)}}
+    made = [_of(kinds.NAMESPACES, namespace), *_bindings(tenant)]
     return [*made, _of(kinds.HELM_RELEASES, release)]
 
 

@@ -8,6 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from devcluster import chart, tenants
 from devcluster.plane import ControlPlane
 from gpu import keys, settings
 from gpu.cluster import client, credentials, errors
@@ -18,15 +19,14 @@ from gpu.settings import RawNames, Settings
 from gpu.units import ResourceName
 from policies import bundle, keeper
 from policies.standing import Standing
-from tests.real import chart
+from tests.real import installed
 
-HOST: Final = Path(__file__).parents[2] / "devcluster" / "host"
 CONFIG: Final = Config()
 RAW: Final = "nvidia.com/GH100_H100"
 NAMES: Final = (RAW, "nvidia.com/NVIDIA_L40S-24C")
 TENANT: Final = "tenant-a"
 PRETENDER: Final = f"system:serviceaccount:{TENANT}:kubevirt-controller"
-TENANT_LABELS: Final = {"tenant.cozystack.io/tenant-root": "", "tenant.cozystack.io/tenant-a": ""}
+TENANT_LABELS: Final = tenants.labels(TENANT)
 NAMESPACES: Final[dict[str, dict[str, str]]] = {
     TENANT: TENANT_LABELS,
     keys.TENANT_ROOT: {},
@@ -107,8 +107,9 @@ async def logged_in(login: Path) -> AsyncIterator[client.Client]:
 @asynccontextmanager
 async def prepared(cp: ControlPlane) -> AsyncIterator[Site]:
     """Install the chart, host kinds and tenants, settings (denied) and GPUBinder; no policy yet."""
-    await chart.install(cp)
-    await cp.kubectl("apply", "-f", str(HOST / "kubevirt.yaml"), "-f", str(HOST / "rbac.yaml"))
+    await chart.install_host(cp)
+    async with logged_in(cp.kubeconfig) as admin:
+        await installed.install(cp, admin)
     login = await cp.service_account_kubeconfig(CONFIG.namespace, CONFIG.service_account)
     async with logged_in(cp.kubeconfig) as admin, logged_in(login) as controller:
         site = Site(cp, admin, controller)

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from devcluster import chart
 from devcluster.plane import ControlPlane
 from gpu import keys, ports
 from gpu.cluster import errors
@@ -267,3 +268,32 @@ async def test_the_standing_is_a_condition_of_gpubinder_beside_those_of_others(s
     await late(standing.Standing(reason=Reason.CURRENT, message="all"))
     again = await site.admin.get(kinds.GPU_BINDERS, keys.BINDER_NAME)
     assert again["status"]["conditions"][-1]["lastTransitionTime"] == "2026-01-01T13:00:00Z"
+
+
+async def test_the_chart_takes_the_policies_over_and_gives_them_back(site: Site):
+    """Mode managed to rendered and back. Helm wants --take-ownership of what it has not made."""
+    await site.keep()
+    await upgrade(site, "rendered", "--take-ownership")
+    assert (await site.keep(policies=PolicyMode.RENDERED)).reason is Reason.RENDERED
+    policies, bindings = policy_site.names_of()
+    assert (await ours(site, kinds.POLICIES), await ours(site, kinds.POLICY_BINDINGS)) == (
+        policies,
+        bindings,
+    )
+    await upgrade(site, "managed")
+    for kind in BOTH:
+        assert await ours(site, kind) == {FENCE, KEEPER}
+    assert (await site.keep()).reason is Reason.CURRENT
+    assert await ours(site, kinds.POLICY_BINDINGS) == bindings
+
+
+async def upgrade(site: Site, mode: str, *flags: str) -> None:
+    await site.plane.helm(
+        "upgrade",
+        chart.RELEASE,
+        str(chart.CHART),
+        f"--namespace={chart.NAMESPACE}",
+        "--reuse-values",
+        f"--set=policies.mode={mode}",
+        *flags,
+    )

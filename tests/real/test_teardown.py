@@ -8,6 +8,7 @@ import pytest
 import pytest_asyncio
 
 from apiserver import teardown
+from devcluster import chart
 from devcluster.plane import ControlPlane
 from gpu import keys
 from gpu.cluster import errors
@@ -15,7 +16,7 @@ from gpu.objects import kinds
 from gpu.objects.meta import ObjectKey
 from gpu.settings import RawNames
 from policies.standing import Reason
-from tests.real import chart, policy_site
+from tests.real import installed, policy_site
 from tests.real.policy_site import CONFIG, TENANT, Site, eventually, pod, refused
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -165,7 +166,7 @@ async def test_it_is_installed_again_and_the_policies_hold(site: Site):
     await chart.uninstall(site.plane)
     await eventually(lambda: none_refused(site))
     await asyncio.sleep(3.5)  # longer than the tick after which an unread parameter freezes
-    await chart.install(site.plane)
+    await installed.install(site.plane, site.admin)
     assert not await teardown.still_torn_down(site.admin, CONFIG)
     login = site.plane.site.kubeconfig("cozy-system.cozystack-gpu")
     await site.plane.service_account_kubeconfig(CONFIG.namespace, CONFIG.service_account)
