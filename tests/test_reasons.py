@@ -3,8 +3,17 @@
 A change here is a change of the API: an object written by an older version carries the old string.
 """
 
+import re
+from pathlib import Path
+from typing import get_args
+
 from gpu import keys
+from gpu.binder import conditions
+from gpu.model import refusals
 from gpu.objects import claims, kinds
+from policies import standing
+
+RUNBOOK = Path(__file__).parent.parent / "docs" / "runbook.md"
 
 KEYS = {
     "DOMAIN": "gpu.cozystack.io",
@@ -24,6 +33,11 @@ KEYS = {
     "PLACEMENT_GATE": "gpu.cozystack.io/placement",
     "TERM_ANNOTATION": "gpu.cozystack.io/term",
     "ACKNOWLEDGE_LOST_ANNOTATION": "gpu.cozystack.io/acknowledge-lost",
+    "TEARDOWN_ANNOTATION": "gpu.cozystack.io/teardown",
+    "SOURCE_LABEL": "gpu.cozystack.io/source",
+    "CLASS_LABEL": "gpu.cozystack.io/class",
+    "MODE_LABEL": "gpu.cozystack.io/mode",
+    "GATE_LABEL": "gpu.cozystack.io/gate",
     "VGPU_ENTITLED_LABEL": "gpu.cozystack.io/vgpu-entitled",
     "CLAIM_FINALIZER": "gpu.cozystack.io/claim",
     "CLASS_FINALIZER": "gpu.cozystack.io/class",
@@ -41,6 +55,42 @@ KEYS = {
     "APPLICATION_GROUP_LABEL": "apps.cozystack.io/application.group",
     "APPLICATION_NAME_LABEL": "apps.cozystack.io/application.name",
     "TENANT_QUOTA_NAME": "tenant-quota",
+}
+REFUSALS = {
+    "BadCount",
+    "ClassDeleting",
+    "ClassRetired",
+    "NoFreeUnits",
+    "NoNodeAccepts",
+    "NoNodeEligible",
+    "NoNodeServes",
+    "NoSuchClass",
+    "NoTenant",
+    "NotEntitled",
+    "NotPermitted",
+    "OverBudget",
+    "OverMaxCount",
+}
+CONDITIONS = {
+    "Bound",
+    "Degraded",
+    "Leading",
+    "Lost",
+    "Placed",
+    "PoliciesCurrent",
+    "SettingsCurrent",
+    "Waiting",
+    "WriteRefused",
+}
+POLICY_REASONS = {
+    "Current",
+    "KindNotServed",
+    "Off",
+    "ParameterMissing",
+    "Rendered",
+    "RenderedDiffer",
+    "TearingDown",
+    "WriteFailed",
 }
 TRANSITIONS = {
     "Pending": {"Pending", "Bound"},
@@ -71,3 +121,30 @@ def test_a_claim_takes_no_other_step_than_these():
 def test_our_kinds_keep_their_names():
     found = {kind.resource for kind in vars(kinds).values() if isinstance(kind, kinds.Kind)}
     assert {name for name in found if name.endswith(f".{keys.GROUP}")} == OURS
+
+
+def test_a_refusal_keeps_its_code():
+    assert {refusal.reason for refusal in get_args(refusals.Refusal)} == REFUSALS
+
+
+def test_a_code_can_be_a_reason_of_a_condition():
+    assert [name for name in REFUSALS if not re.fullmatch("[A-Z][A-Za-z]{0,63}", name)] == []
+
+
+def test_conditions_and_their_reasons_keep_their_names():
+    texts = {
+        value
+        for name, value in vars(conditions).items()
+        if name.isupper() and not name.startswith("_")
+    }
+    assert {*texts, standing.CONDITION} == CONDITIONS
+
+
+def test_the_policies_standing_keeps_its_reasons():
+    assert {reason.value for reason in standing.Reason} == POLICY_REASONS
+
+
+def test_the_runbook_knows_every_code_condition_and_reason():
+    said = {*REFUSALS, *POLICY_REASONS, *CONDITIONS}
+    text = RUNBOOK.read_text(encoding="utf-8")
+    assert sorted(name for name in said if f"`{name}`" not in text) == []
