@@ -7,6 +7,9 @@ from collections.abc import Mapping, Sequence
 
 from devcluster import errors
 
+_OURS = ("--kubeconfig=", "--cache-dir=")
+"""Words that every command has and no message needs."""
+
 
 async def run(
     argv: Sequence[str],
@@ -27,7 +30,7 @@ async def run(
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
-    shown = " ".join(word for word in argv if not word.startswith("--kubeconfig="))
+    shown = " ".join(word for word in argv if not word.startswith(_OURS))
     try:
         sent = None if stdin is None else stdin.encode()
         async with asyncio.timeout(within):

@@ -109,7 +109,7 @@ async def stop(directory: Path) -> tuple[str, ...]:
         return ()
     running = cp.running()
     await cp.stop()
-    for name in ("etcd", "pki", "kubeconfigs", "helm"):
+    for name in ("etcd", "pki", "kubeconfigs", "helm", "kubectl", "bin"):
         shutil.rmtree(directory / name, ignore_errors=True)
     (directory / state.FILE).unlink(missing_ok=True)
     return running

@@ -15,6 +15,7 @@ from typing import Final
 
 from devcluster import (
     binaries,
+    chart,
     cleanup,
     control_plane,
     errors,
@@ -27,6 +28,7 @@ from devcluster import (
 )
 from gpu.cluster import client, credentials
 from gpu.cluster import errors as api
+from gpu.objects import kinds
 
 EXTERNAL: Final = "external"
 _ROOM: Final = 512 * 2**20
@@ -109,11 +111,21 @@ async def _play_own(where: Setting) -> None:
 
 async def _play_external(kubeconfig: Path) -> None:
     async with await _client(kubeconfig) as admin:
-        with _told(), progress.step("removing what an earlier demo left"):
-            await cleanup.remove(admin, story.MARK)
         with _told():
+            await _require_product(admin)
+            with progress.step("removing what an earlier demo left"):
+                await cleanup.remove(admin, story.MARK)
             await story.tell(admin)
     _say_what_next(kubeconfig, None)
+
+
+async def _require_product(admin: client.Client) -> None:
+    try:
+        await admin.get(kinds.API_SERVICES, chart.API_SERVICE)
+    except api.NotFound as error:
+        raise errors.DevclusterError(
+            f"The product is not installed on this cluster: helm install it first ({chart.CHART})."
+        ) from error
 
 
 @contextlib.asynccontextmanager

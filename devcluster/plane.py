@@ -96,11 +96,14 @@ class ControlPlane:
     async def kubectl(self, *args: str, stdin: str | None = None, login: Path | None = None) -> str:
         """Run kubectl, as the administrator unless `login` names a kubeconfig; return its stdout.
 
+        Nothing of the user's own kubectl is read or written.
+
         CommandError carries what it said on stderr.
         """
         login = self.kubeconfig if login is None else login
-        argv = (str(self.site.binaries["kubectl"]), f"--kubeconfig={login}", *args)
-        return await commands.run(argv, stdin=stdin)
+        cache = f"--cache-dir={self.directory / 'kubectl'}"
+        argv = (str(self.site.binaries["kubectl"]), f"--kubeconfig={login}", cache, *args)
+        return await commands.run(argv, stdin=stdin, env={"KUBERC": "off"})
 
     async def helm(self, *args: str) -> str:
         """Run helm as the administrator, with no repositories or plugins of the user; return its stdout."""

@@ -1,0 +1,167 @@
+"""`make demo` as a newcomer runs it, with a state folder of its own; it may run beside yours."""
+
+import asyncio
+import os
+import re
+import signal
+import socket
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from devcluster import processes, product, state, tenants
+from devcluster.plane import ControlPlane
+from gpu.cluster import errors
+from gpu.objects import kinds
+
+ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.timeout(300)
+
+
+@dataclass
+class Said:
+    status: int
+    out: str
+    err: str
+
+
+class Demo:
+    """Runs devcluster's commands with their state under one folder."""
+
+    def __init__(self, home: Path):
+        self.home = home
+        self.directory = home / "cozystack-gpu" / "demo"
+
+    async def run(self, *words: str, env: Mapping[str, str] | None = None) -> Said:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "devcluster",
+            *words,
+            cwd=ROOT,
+            env={**os.environ, "XDG_STATE_HOME": str(self.home), **(env or {})},
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        out, err = await process.communicate()
+        assert process.returncode is not None
+        return Said(process.returncode, out.decode(), err.decode())
+
+    def records(self) -> dict[str, processes.Record]:
+        written = state.read(self.directory)
+        return dict(written.processes) if written else {}
+
+    def running(self) -> list[str]:
+        return sorted(name for name, r in self.records().items() if processes.is_running(r))
+
+
+@pytest.fixture
+async def demo(binaries_built: None, tmp_path: Path):
+    made = Demo(tmp_path)
+    yield made
+    await made.run("demo-down")
+
+
+EVERYTHING = [
+    "etcd",
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-scheduler",
+    product.FIRST,
+]
+
+
+async def test_the_demo_tells_its_story_stays_and_goes(demo: Demo):
+    said = await demo.run("demo")
+    assert (said.status, said.err) == (0, "")
+    for line in (
+        r"training: 4 x h100 Bound on demo-gpu-2",
+        r"rendering: 1 x l40s Bound on demo-gpu-3",
+        r"prototype: 1 x h100 Bound on demo-gpu-1",
+        r"desktop: 1 x l40s-quarter Bound on demo-gpu-4",
+        r"scale-up: 2 x h100 Pending: .*budget",
+        r"kubectl get gpuclaims -A",
+    ):
+        assert re.search(line, said.out), f"{line} is not in:\n{said.out}"
+    assert demo.running() == EVERYTHING
+
+    first = demo.records()
+    processes.kill(first["kube-scheduler"], signal.SIGKILL)
+    again = await demo.run("demo")
+    assert again.status == 0, again.err
+    assert "stopped what was left of an earlier demo" in again.out
+    assert not any(processes.is_running(record) for record in first.values())
+
+    second = demo.records()
+    down = await demo.run("demo-down")
+    assert down.status == 0, down.err
+    assert not any(processes.is_running(record) for record in second.values())
+    assert [path.name for path in demo.directory.iterdir() if path.is_dir()] == ["logs"]
+
+
+async def test_a_busy_port_is_one_message_and_nothing_is_left(demo: Demo):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        said = await demo.run("demo", f"--port={server.getsockname()[1]}")
+    assert said.status == 1
+    assert re.fullmatch(
+        r"\nPort \d+ of 127\.0\.0\.1 is in use by pid \d+ \(.*\)\. "
+        r"Stop that, or choose another port\.\n",
+        said.err,
+    )
+    assert demo.running() == []
+
+
+async def test_a_child_that_dies_is_one_message_with_its_log_and_nothing_is_left(demo: Demo):
+    said = await demo.run("demo", env={"COZYSTACK_GPU_LEASE_DURATION": "1"})
+    assert said.status == 1
+    log = demo.directory / "logs" / f"{product.FIRST}.log"
+    assert said.err.startswith(f"\n{product.FIRST} ended by itself.\n")
+    assert said.err.endswith(f"\nLog: {log}\n")
+    assert "--lease-duration" in said.err
+    assert demo.running() == []
+
+
+async def test_on_an_external_cluster_only_the_demos_own_objects_are_touched(
+    demo: Demo, fresh_plane: ControlPlane
+):
+    env = {"CLUSTER": "external", "KUBECONFIG": str(fresh_plane.kubeconfig)}
+    async with product.running(fresh_plane) as gpu:
+        await tenants.add(gpu.admin, "tenant-mine", {"gpu.cozystack.io/total": 1})
+        source = {"devicePlugin": {"resourceName": "example.com/mine"}}
+        mine = {"metadata": {"name": "mine"}, "spec": {"mode": "vgpu", "source": source}}
+        await gpu.admin.create(kinds.GPU_CLASSES, mine)
+
+        node = await gpu.admin.create(kinds.NODES, {"metadata": {"name": "demo-gpu-2"}})
+        said = await demo.run("demo", env=env)
+        assert (said.status, '"demo-gpu-2" already exists' in said.err) == (1, True)
+        left = await gpu.admin.get(kinds.NODES, "demo-gpu-2")
+        assert left["metadata"]["uid"] == node["metadata"]["uid"]
+        await gpu.admin.delete(kinds.NODES, "demo-gpu-2")
+
+        said = await demo.run("demo", env=env)
+        assert (said.status, said.err) == (0, "")
+        again = await demo.run("demo", env=env)
+        assert (again.status, again.err) == (0, "")
+        down = await demo.run("demo-down", env=env)
+        assert down.status == 0, down.err
+
+        assert [
+            item["metadata"]["name"] for item in (await gpu.admin.list(kinds.GPU_CLASSES)).items
+        ] == ["mine"]
+        for kind in (kinds.GPU_CLAIMS, kinds.NODES):
+            assert (await gpu.admin.list(kind)).items == ()
+        await gpu.admin.get(kinds.NAMESPACES, "tenant-mine")
+        with pytest.raises(errors.NotFound):
+            await gpu.admin.get(kinds.NAMESPACES, "tenant-acme")
+    assert demo.running() == []
+
+
+async def test_a_cluster_without_the_product_is_told_so(demo: Demo, plane: ControlPlane):
+    env = {"CLUSTER": "external", "KUBECONFIG": str(plane.kubeconfig)}
+    said = await demo.run("demo", env=env)
+    assert said.status == 1
+    assert said.err.startswith("\nThe product is not installed on this cluster")
