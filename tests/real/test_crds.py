@@ -8,13 +8,18 @@ import pytest_asyncio
 
 from devcluster.plane import ControlPlane
 from gpu.cluster import client, errors
-from tests.real import crd_rows_claims, crd_rows_classes, crd_rows_nodes
+from tests.real import crd_rows_bounds, crd_rows_claims, crd_rows_classes, crd_rows_nodes
 from tests.real.crd_rows import BASES, Row, Step, merged
 from tests.real.installed import installed
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-ROWS = crd_rows_classes.ROWS + crd_rows_claims.ROWS + crd_rows_nodes.ROWS
+ROWS = (
+    *crd_rows_classes.ROWS,
+    *crd_rows_claims.ROWS,
+    *crd_rows_nodes.ROWS,
+    *crd_rows_bounds.ROWS,
+)
 INCOMPLETE = "some validation rules were not checked because the object was invalid"
 
 
