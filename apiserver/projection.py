@@ -256,7 +256,9 @@ class Projection:
                 await self._source.progress()
         except Exception as error:  # noqa: BLE001 - whatever it was: said once, tried again
             if self._proving:
-                log.warning("progress not proved", error=f"{type(error).__name__}: {error}")
+                causes = error.exceptions if isinstance(error, ExceptionGroup) else (error,)
+                text = "; ".join(f"{type(one).__name__}: {one}" for one in causes)
+                log.warning("progress not proved", error=text)
             self._proving = False
             return False
         self._proving = True

@@ -10,7 +10,9 @@ from apiserver.wire.table import Column
 from apiserver.wire.values import Json, JsonObject
 from gpu import keys
 from gpu.model import offers
+from gpu.model.offers import Offer
 from gpu.objects.claims import GPUClaim, Phase
+from gpu.objects.classes import GPUClass
 from gpu.objects.tenants import Namespace
 from gpu.settings import RawNames
 from gpu.units import TenantName
@@ -57,8 +59,14 @@ def classes(world: World, tenant: TenantName) -> Iterable[Item]:
         yield Item(
             value=f"{keys.CLASS_DEVICE_PREFIX}{one.name}",
             label=one.display_name,
-            description=f"{offer.free} free, up to {offer.orderable} in one order",
+            description=_described(one, offer),
         )
+
+
+def _described(one: GPUClass, offer: Offer) -> str:
+    """Say what it is in the hoster's words, then what of it there is now."""
+    now = f"{offer.free} free, up to {offer.orderable} in one order"
+    return f"{one.description}; {now}" if one.description else now
 
 
 def claims(world: World, tenant: TenantName) -> Iterable[Item]:

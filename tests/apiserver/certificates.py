@@ -1,6 +1,6 @@
 """Certificates of every good and bad kind, made with cryptography."""
 
-import datetime
+import datetime as dt
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,10 +9,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-NOW = datetime.datetime(2026, 6, 1, tzinfo=datetime.UTC)
+NOW = dt.datetime(2026, 6, 1, tzinfo=dt.UTC)
 CLIENT = ExtendedKeyUsageOID.CLIENT_AUTH
 SERVER = ExtendedKeyUsageOID.SERVER_AUTH
-DAY = datetime.timedelta(days=1)
+DAY = dt.timedelta(days=1)
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,8 @@ def issue(
     purposes: tuple[x509.ObjectIdentifier, ...] = (CLIENT,),
     organizations: tuple[str, ...] = (),
     hosts: tuple[str, ...] = (),
-    start: datetime.datetime = NOW - 400 * DAY,
-    end: datetime.datetime = NOW + 4000 * DAY,
+    start: dt.datetime = NOW - 400 * DAY,
+    end: dt.datetime = NOW + 4000 * DAY,
 ) -> Issued:
     key = ec.generate_private_key(ec.SECP256R1())
     subject = _name(common, organizations)
@@ -74,7 +74,9 @@ def issue(
         .not_valid_after(end)
     )
     if is_ca:
-        builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), True)
+        builder = builder.add_extension(
+            x509.BasicConstraints(ca=True, path_length=None), critical=True
+        )
         identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
         builder = builder.add_extension(identifier, critical=False)
         if key_usage:

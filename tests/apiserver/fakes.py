@@ -7,15 +7,15 @@ from datetime import UTC, datetime
 from typing import Any
 
 from aiohttp import web
-from gpu.objects.meta import ObjectMeta
-from gpu.objects.tenants import Namespace
-from gpu.world import World
 
 from apiserver import app, appkeys, metrics, projection
 from apiserver.identity import MASTERS, User
 from apiserver.resources import base
 from apiserver.wire.items import Row
 from apiserver.wire.table import Column
+from gpu.objects.meta import ObjectMeta
+from gpu.objects.tenants import Namespace
+from gpu.world import World
 
 CREATED = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -62,7 +62,7 @@ class FakeIdentity:
 
     user: User = field(default_factory=lambda: User("admin", groups=(MASTERS,)))
 
-    async def identify(self, headers, connection):
+    async def identify(self, headers, connection):  # noqa: ARG002 -- the port's shape
         return self.user
 
 
@@ -72,7 +72,7 @@ class FakeAccess:
 
     asked: list[tuple[str, str]] = field(default_factory=list)
 
-    async def require(self, user, attributes):
+    async def require(self, user, attributes):  # noqa: ARG002 -- the port's shape
         self.asked.append((attributes.verb, attributes.path))
 
 

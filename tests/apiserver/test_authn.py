@@ -36,7 +36,8 @@ class Connection:
         self.presented = presented
         self._sslobj = self
 
-    def getpeercert(self, binary_form=False):
+    def getpeercert(self, *, binary_form):
+        assert binary_form
         return self.presented[0].der if self.presented else None
 
     def get_unverified_chain(self):

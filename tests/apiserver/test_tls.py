@@ -183,7 +183,7 @@ class Getter:
     def __init__(self):
         self.answer = {"data": DATA}
 
-    async def get(self, kind, name, namespace=None):
+    async def get(self, kind, name, namespace=None):  # noqa: ARG002 -- the port's shape
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer

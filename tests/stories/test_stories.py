@@ -1,0 +1,136 @@
+"""HTTP stories: a cluster, requests one after another, and what each must answer.
+
+A story is a YAML file: `cluster` holds objects as stored, `settings` the settings in force; each of
+`steps` may first change the cluster (`put`, `remove`), then asks. `body` is matched as a part:
+objects may have more members, arrays must have as many elements.
+"""
+
+import asyncio
+import contextlib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import structlog
+import yaml
+
+from apiserver.resources import RESOURCES
+from gpu import keys, settings
+from gpu.objects import claims, classes, kubevirt, nodes, pods, tenants
+from gpu.world import World
+from tests.apiserver import fakes
+
+FOLDER = Path(__file__).parent
+STORIES = {path.stem: yaml.safe_load(path.read_text()) for path in FOLDER.glob("*.yaml")}
+ROOT = f"/apis/{keys.CATALOG_GROUP}/{keys.CATALOG_VERSION}"
+
+DECODE = {
+    "GPUClass": ("classes", classes.decode),
+    "GPUClaim": ("claims", claims.decode),
+    "GPUNode": ("inventory", nodes.decode_inventory),
+    "Node": ("nodes", nodes.decode),
+    "Pod": ("pods", pods.decode),
+    "VirtualMachineInstance": ("vmis", kubevirt.decode_vmi),
+    "Namespace": ("namespaces", tenants.decode_namespace),
+    "HelmRelease": ("releases", tenants.decode_release),
+    "ResourceQuota": ("quotas", tenants.decode_quota),
+    "KubeVirt": ("kubevirts", kubevirt.decode_kubevirt),
+}
+
+
+class Cluster:
+    """The objects of a story, and the World they make."""
+
+    def __init__(self, story: dict) -> None:
+        self.objects: dict[tuple[str, str, str], dict] = {}
+        self.settings = settings.parse_data(
+            {"resourceNames": "", "rawResourceNames": "denied", **story.get("settings", {})}
+        )
+        for body in story["cluster"]:
+            self.put(body)
+
+    def put(self, body: dict) -> None:
+        meta = {"uid": f"uid-{body['metadata']['name']}", **body["metadata"]}
+        meta.setdefault("creationTimestamp", "2026-01-02T03:04:05Z")
+        key = (body["kind"], meta.get("namespace", ""), meta["name"])
+        self.objects[key] = {**body, "metadata": meta}
+
+    def remove(self, kind: str, name: str, namespace: str = "") -> None:
+        del self.objects[kind, namespace, name]
+
+    def world(self) -> World:
+        found: dict[str, list] = {field: [] for field, _ in DECODE.values()}
+        for (kind, _, _), body in sorted(self.objects.items()):
+            field, decode = DECODE[kind]
+            found[field].append(decode(body))
+        made = World(**{field: tuple(items) for field, items in found.items()})
+        return replace(made, settings=self.settings)
+
+
+def differences(expected: object, seen: object, path: str = "body") -> list[str]:
+    """Where what was seen is not what was expected; empty when it is."""
+    if isinstance(expected, dict) and isinstance(seen, dict):
+        return [
+            line
+            for key, value in expected.items()
+            for line in differences(value, seen.get(key), f"{path}.{key}")
+        ]
+    if isinstance(expected, list) and isinstance(seen, list):
+        if len(expected) != len(seen):
+            return [f"{path}: {len(seen)} elements instead of {len(expected)}: {seen}"]
+        pairs = zip(expected, seen, strict=True)
+        return [
+            line
+            for index, (one, other) in enumerate(pairs)
+            for line in differences(one, other, f"{path}[{index}]")
+        ]
+    return [] if expected == seen else [f"{path}: {seen!r} instead of {expected!r}"]
+
+
+@pytest.mark.parametrize("name", sorted(STORIES))
+async def test_a_story_goes_as_told(name, aiohttp_client):
+    story = STORIES[name]
+    cluster = Cluster(story)
+    face = fakes.a_face(await asyncio.to_thread(cluster.world))
+    client = await aiohttp_client(face.build(resources=RESOURCES))
+    wrong: list[str] = []
+    with structlog.testing.capture_logs():
+        async with running(face.projection):
+            for step in story["steps"]:
+                await change(face, cluster, step)
+                wrong += [f"{step['what']}: {line}" for line in await ask(client, step)]
+    assert wrong == []
+
+
+@contextlib.asynccontextmanager
+async def running(projection):
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(projection.run())
+        yield
+        task.cancel()
+
+
+async def change(face: fakes.Face, cluster: Cluster, step: dict) -> None:
+    for body in step.get("put", []):
+        cluster.put(body)
+    for gone in step.get("remove", []):
+        cluster.remove(gone["kind"], gone["name"], gone.get("namespace", ""))
+    if "put" in step or "remove" in step:
+        face.source.set(await asyncio.to_thread(cluster.world))
+
+
+async def ask(client, step: dict) -> list[str]:
+    headers = {"Accept": step.get("accept", "application/json")}
+    answer = await client.get(ROOT + step["get"], headers=headers)
+    code = step.get("code", 200)
+    if answer.status != code:
+        return [f"answered {answer.status} instead of {code}: {await answer.text()}"]
+    return differences(step["body"], await answer.json())
+
+
+def test_a_difference_is_seen():
+    """The matcher itself must be able to fail."""
+    assert differences({"a": [1]}, {"a": [1], "b": 2}) == []
+    assert differences({"a": [1]}, {"a": [1, 2]}) == ["body.a: 2 elements instead of 1: [1, 2]"]
+    assert differences({"a": {"b": 1}}, {"a": {}}) == ["body.a.b: None instead of 1"]
+    assert differences({"a": 1}, []) == ["body: [] instead of {'a': 1}"]
