@@ -1,0 +1,77 @@
+"""Which pod's units a claim already accounts for (Lost counts for budget, not for capacity).
+
+A pod belongs to a VM when the VMI lists it in `status.activePods` or a claim attached to the VM has
+recorded it; an owner reference proves nothing, anyone can write one. For nodes, claims and pods of
+one VM share units on the same node only. For budgets, a VM's attached claims, whatever their phase
+and node, account for as many units of its pods.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from gpu.model.ledger import Holder
+from gpu.objects.claims import GPUClaim, Phase
+from gpu.objects.kubevirt import VMI
+from gpu.objects.pods import Pod
+from gpu.units import NodeName, ResourceName, TenantName, Units
+
+Sums = dict[tuple[Holder, ResourceName], int]
+
+
+def holder_of(claim: GPUClaim) -> Holder | None:
+    """Return the VM a claim is attached to."""
+    if claim.attached_to is None:
+        return None
+    return Holder(claim.meta.namespace, claim.attached_to.vmi)
+
+
+def node_held(claim: GPUClaim) -> NodeName | None:
+    """Return the node where the claim holds units: only Bound claims do, deleted or not."""
+    return claim.node if claim.phase is Phase.BOUND else None
+
+
+def owners(claims: Iterable[GPUClaim], vmis: Iterable[VMI]) -> dict[tuple[str, str], Holder]:
+    """Return the VM of each known launcher pod, by namespace and pod uid."""
+    found: dict[tuple[str, str], Holder] = {}
+    for claim in claims:
+        if claim.attached_to is not None:
+            vm = Holder(claim.meta.namespace, claim.attached_to.vmi)
+            for pod in claim.attached_to.pods:
+                found[claim.meta.namespace, pod.uid] = vm
+    for vmi in vmis:
+        for uid in vmi.active_pods:
+            found[vmi.meta.namespace, uid] = vmi.meta.key
+    return found
+
+
+def wants(
+    pods: Iterable[Pod], resources: frozenset[ResourceName]
+) -> Iterator[tuple[Pod, ResourceName, Units]]:
+    """Yield each GPU resource a live pod requests, on a node or not yet."""
+    for pod in pods:
+        if pod.requests and pod.live:
+            for resource, units in pod.requests.items():
+                if units and resource in resources:
+                    yield pod, resource, units
+
+
+def raw_units(
+    wanted: Iterable[tuple[Pod, ResourceName, Units]],
+    owned: Mapping[tuple[str, str], Holder],
+    covered: Mapping[tuple[Holder, ResourceName], int],
+) -> dict[tuple[TenantName, ResourceName], int]:
+    """Return pod units per namespace that no attached claim accounts for; budgets count them raw."""
+    raw: dict[tuple[TenantName, ResourceName], int] = {}
+    asked: Sums = {}
+    for pod, resource, units in wanted:
+        vm = owned.get((pod.meta.namespace, pod.meta.uid))
+        if vm is None:
+            place = (TenantName(pod.meta.namespace), resource)
+            raw[place] = raw.get(place, 0) + units
+        else:
+            asked[vm, resource] = asked.get((vm, resource), 0) + units
+    for (vm, resource), amount in asked.items():
+        bare = amount - covered.get((vm, resource), 0)
+        if bare > 0:
+            place = (TenantName(vm.namespace), resource)
+            raw[place] = raw.get(place, 0) + bare
+    return raw

@@ -1,0 +1,176 @@
+"""May this order be accepted: class, count, capacity, budget, entitlement, in that order.
+
+One function for the order webhook, offers, reviews and the binder. An order is judged behind
+everything that comes before it: Lost sets, older Pending orders that could be placed now, and the
+budgets of older Pending claims, placeable or not. Younger ones never count.
+
+On a Snapshot the orders before it are worked through first, once for all questions. On a Draft the
+asker works through them, oldest first, binding each that is accepted.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from gpu.model import budgets, eligibility, entry, placement, refusals, tenancy
+from gpu.model.refusals import Refusal
+from gpu.model.snapshot import Age, Draft, Snapshot, View
+from gpu.objects.claims import GPUClaim, Phase
+from gpu.objects.classes import GPUClass, Mode
+from gpu.units import ONE, ZERO, ClassName, NodeName, TenantName, Units
+
+MOST_COUNT: Final = 2**31 - 1
+"""The largest count the stored schema takes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """Units of one class for a tenant; `age` of an order that is not stored yet is None."""
+
+    tenant: TenantName
+    class_name: ClassName
+    count: int
+    age: Age | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The order can be bound now, to this node."""
+
+    node: NodeName
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Every reason the order fails, and the largest count that would be accepted instead (or 0)."""
+
+    refusals: tuple[Refusal, ...]
+    would_fit: Units
+
+
+Verdict = Accepted | Refused
+
+
+def of(claim: GPUClaim) -> Order:
+    """Return the order a claim stands for."""
+    return Order(tenant=claim.tenant, class_name=claim.class_name, count=claim.count, age=claim.age)
+
+
+def max_count(offer: GPUClass) -> Units | None:
+    """Return the most units of one claim of a class; None is unlimited. Absent is 1 for vGPU."""
+    if offer.max_count is None and offer.mode is Mode.VGPU:
+        return ONE
+    return offer.max_count
+
+
+def waiting(view: View) -> tuple[GPUClaim, ...]:
+    """Return orders still to be bound, oldest first: Pending, not deleting, attached to nothing.
+
+    Template claims and members of a VM's set are placed with their VM.
+    """
+    snapshot = view.snapshot if isinstance(view, Draft) else view
+    changed = view.changed if isinstance(view, Draft) else {}
+    return tuple(
+        claim
+        for claim in snapshot.pending
+        if claim.attached_to is None
+        and not claim.is_template
+        and changed.get(claim.key, claim).phase is Phase.PENDING
+    )
+
+
+def check(view: View, order: Order) -> Verdict:
+    """Judge one order; changes nothing that another question would notice.
+
+    On a Draft, units of Lost sets are reserved first if nobody did yet.
+    """
+    draft = view if isinstance(view, Draft) else queued(view, order.age)
+    placement.serve_lost(draft)
+    draft.count_older(order.age)
+    offer = draft.snapshot.classes.get(order.class_name)
+    if offer is None:
+        return Refused((*_tenant(order.tenant), refusals.NoSuchClass(order.class_name)), ZERO)
+    node = placement.choose(draft, {offer.name: order.count}) if order.count > 0 else None
+    found = tuple(_refusals(draft, order, offer, node))
+    if node is None or found:
+        return Refused(found, _most(draft, order.tenant, offer))
+    return Accepted(node)
+
+
+def most(view: View, tenant: TenantName, name: ClassName) -> Units:
+    """Return the largest count of a new order that `check` accepts now; 0 when it accepts none."""
+    draft = view if isinstance(view, Draft) else queued(view)
+    placement.serve_lost(draft)
+    draft.count_older(None)
+    offer = draft.snapshot.classes.get(name)
+    return ZERO if offer is None else _most(draft, tenant, offer)
+
+
+def queued(snapshot: Snapshot, before: Age | None = None) -> Draft:
+    """Return a draft in which all orders older than an age are worked through; None is all of them.
+
+    That of all of them is made once and shared: do not change it.
+    """
+    if before is None and snapshot.memo.queued is not None:
+        return snapshot.memo.queued
+    draft = snapshot.draft()
+    placement.serve_lost(draft)
+    for claim in waiting(snapshot):
+        if before is not None and claim.age >= before:
+            break
+        verdict = check(draft, of(claim))
+        if isinstance(verdict, Accepted):
+            draft.bind(claim, verdict.node)
+    draft.count_older(before)
+    if before is None:
+        snapshot.memo.queued = draft
+    return draft
+
+
+def _refusals(
+    draft: Draft, order: Order, offer: GPUClass, node: NodeName | None
+) -> Iterator[Refusal]:
+    snapshot = draft.snapshot
+    yield from _tenant(order.tenant)
+    yield from entry.class_bars(snapshot, offer)
+    if not 0 < order.count <= MOST_COUNT:
+        yield refusals.BadCount(order.count, MOST_COUNT)
+    if order.count > 0:
+        wanted = Units(order.count)
+        allowed = max_count(offer)
+        if allowed is not None and wanted > allowed:
+            yield refusals.OverMaxCount(offer.name, wanted, allowed)
+        if node is None:
+            yield _capacity(draft, offer, wanted)
+        yield from budgets.over(draft.ledger, order.tenant, snapshot.quota_keys(offer.name), wanted)
+    if not entry.is_entitled(snapshot, order.tenant, offer):
+        yield refusals.NotEntitled(offer.name, order.tenant)
+
+
+def _tenant(tenant: TenantName) -> tuple[Refusal, ...]:
+    return () if tenancy.is_tenant(tenant) else (refusals.NoTenant(tenant),)
+
+
+def _capacity(draft: Draft, offer: GPUClass, wanted: Units) -> Refusal:
+    """Return why no node takes so many units; asked once none was found."""
+    if not draft.snapshot.capacities.get(offer.resource):
+        return refusals.NoNodeServes(offer.name, offer.resource)
+    if not eligibility.nodes(draft.snapshot, offer.name):
+        return refusals.NoNodeEligible(offer.name)
+    free = placement.free(draft, offer.name)
+    if free < wanted:
+        return refusals.NoFreeUnits(offer.name, wanted, free)
+    return refusals.NoNodeAccepts(offer.name, wanted, free, placement.largest(draft, offer.name))
+
+
+def _most(draft: Draft, tenant: TenantName, offer: GPUClass) -> Units:
+    snapshot = draft.snapshot
+    if not tenancy.is_tenant(tenant) or any(entry.barred(snapshot, tenant, offer)):
+        return ZERO
+    limits = (
+        Units(MOST_COUNT),
+        max_count(offer),
+        budgets.left(draft.ledger, tenant, snapshot.quota_keys(offer.name)),
+        placement.largest(draft, offer.name),
+    )
+    return min(limit for limit in limits if limit is not None)

@@ -1,0 +1,271 @@
+"""Snapshot: everything one decision may look at, frozen; Snapshot.draft() opens a working copy.
+
+A Draft is what a pass plans in: claims bound so far, and the units that go with them. What was
+undone is exactly as before, nodes, budgets and claims alike.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from gpu.model import booking, coverage, ledger, names, tenancy
+from gpu.model.ledger import Ledger
+from gpu.model.tenancy import Tree
+from gpu.objects.claims import GPUClaim, Phase
+from gpu.objects.classes import GPUClass
+from gpu.objects.kubevirt import VMI, KubeVirt
+from gpu.objects.meta import ObjectKey
+from gpu.objects.nodes import GPUNode, Node
+from gpu.objects.pods import Pod
+from gpu.objects.tenants import Namespace, TenantQuota, TenantRelease
+from gpu.settings import Settings
+from gpu.units import ClassName, NodeName, QuotaKey, ResourceName, Units
+
+Age = tuple[datetime, str]
+"""Creation time and uid: how orders are told older from younger."""
+Capacities = Mapping[ResourceName, Mapping[NodeName, Units]]
+
+
+@dataclass(slots=True, eq=False)
+class Memo:
+    """What later questions to one snapshot need again; each entry is computed once, then read."""
+
+    eligible: dict[ClassName, frozenset[NodeName]] = field(default_factory=dict)
+    counted: Ledger | None = None
+    queued: "Draft | None" = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Snapshot:
+    """One instant of the cluster, indexed. Build it with `build`; nothing in it may be changed."""
+
+    classes: Mapping[ClassName, GPUClass]
+    claims: Mapping[ObjectKey, GPUClaim]
+    nodes: Mapping[NodeName, Node]
+    vmis: Mapping[ObjectKey, VMI]
+    settings: Settings
+    tree: Tree
+    permitted: frozenset[ResourceName] | None
+    """What KubeVirt lets a VM have; None is anything."""
+    resources: tuple[ResourceName, ...]
+    """Effective GPU resource names, sorted."""
+    capacities: Capacities
+    """Units each node has of each resource in use by a class: min(allocatable, inventory if known)."""
+    ledger: Ledger
+    """Units in use on nodes and of budgets; of Pending claims only deleting ones are in it."""
+    pending: tuple[GPUClaim, ...]
+    """Pending claims that are not being deleted, oldest first, whatever they are for."""
+    memo: Memo = field(default_factory=Memo, repr=False)
+
+    def claim(self, key: ObjectKey) -> GPUClaim | None:
+        """Return a claim, if it exists."""
+        return self.claims.get(key)
+
+    def draft(self) -> "Draft":
+        """Open a working copy; several of one snapshot do not see each other."""
+        return Draft(snapshot=self, ledger=self.ledger.copy())
+
+    def counted(self) -> Ledger:
+        """Return the ledger with every Pending claim counted in the budgets; do not change it."""
+        if self.memo.counted is None:
+            counted = self.ledger.copy()
+            for claim in self.pending:
+                charge(self, counted, claim, claim.count)
+            self.memo.counted = counted
+        return self.memo.counted
+
+    def quota_keys(self, name: ClassName) -> tuple[QuotaKey, ...]:
+        """Return the keys a unit of a class counts under at once."""
+        return booking.quota_keys(self.classes, name)
+
+
+@dataclass(slots=True)
+class Savepoint:
+    """What `Draft.savepoint` gives: keep what is done under it, or it is undone at the end."""
+
+    kept: bool = False
+
+    def keep(self) -> None:
+        """Let what was done stand."""
+        self.kept = True
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Draft:
+    """A working copy of one Snapshot. It belongs to one pass, in one thread at a time."""
+
+    snapshot: Snapshot
+    ledger: Ledger
+    earmarks: dict[ResourceName, NodeName] = field(default_factory=dict)
+    """Nodes kept for the oldest Lost set of a resource, which fits nowhere yet."""
+    lost_served: bool = False
+    """Units of Lost sets have been reserved."""
+    changed: dict[ObjectKey, GPUClaim] = field(default_factory=dict)
+    indexes: dict[ClassName, object] = field(default_factory=dict, repr=False)
+    """For `placement`: what it knows of rooms, kept up to date from ledger.touched."""
+    _counted: set[ObjectKey] = field(default_factory=set)
+    """Pending claims of the snapshot that are in the budgets now."""
+    _horizon: int = 0
+    """Pending claims before this index are counted in the budgets."""
+
+    def claim(self, key: ObjectKey) -> GPUClaim | None:
+        """Return a claim as the draft has it, if it exists."""
+        return self.changed.get(key) or self.snapshot.claims.get(key)
+
+    def claims(self) -> Iterator[GPUClaim]:
+        """Yield every claim as the draft has it, in key order."""
+        for key, claim in self.snapshot.claims.items():
+            yield self.changed.get(key, claim)
+
+    def bind(self, claim: GPUClaim, node: NodeName) -> GPUClaim:
+        """Have the claim hold its units on a node; returns it as Bound. Checks nothing."""
+        bound = replace(self._now(claim), phase=Phase.BOUND, node=node)
+        self._put(bound)
+        return bound
+
+    def unbind(self, claim: GPUClaim) -> None:
+        """Put a claim back as the snapshot has it: its write was refused for good.
+
+        What was decided meanwhile on the strength of it stands.
+        """
+        if claim.key in self.changed:
+            self._put(self.snapshot.claims[claim.key])
+
+    def count_older(self, than: Age | None) -> None:
+        """Have the budgets count Pending claims older than an age, and no others; None is all."""
+        pending = self.snapshot.pending
+        old = self._horizon
+        while self._horizon < len(pending) and (than is None or pending[self._horizon].age < than):
+            self._count(pending[self._horizon])
+            self._horizon += 1
+        while self._horizon and than is not None and pending[self._horizon - 1].age >= than:
+            self._horizon -= 1
+            self._discount(pending[self._horizon])
+        if self._horizon != old:
+            self.ledger.on_undo(lambda: setattr(self, "_horizon", old))
+
+    @contextmanager
+    def savepoint(self) -> Iterator[Savepoint]:
+        """Undo everything done under it at the end, unless `keep` was called; also on an error."""
+        mark = self.ledger.mark()
+        point = Savepoint()
+        try:
+            yield point
+        except BaseException:
+            self.ledger.close(mark, keep=False)
+            raise
+        self.ledger.close(mark, keep=point.kept)
+
+    def _now(self, claim: GPUClaim) -> GPUClaim:
+        return self.changed.get(claim.key) or self.snapshot.claims[claim.key]
+
+    def _put(self, claim: GPUClaim) -> None:
+        old = self._now(claim)
+        self._hold(old, -1)
+        self._hold(claim, +1)
+        key = claim.key
+        self.changed[key] = claim
+        self.ledger.on_undo(lambda: self.changed.__setitem__(key, old))
+        if not booking.is_settled(claim) and not self._is_older(claim):
+            self._discount(claim)
+        else:
+            self._count(claim)
+
+    def _hold(self, claim: GPUClaim, sign: int) -> None:
+        node = coverage.node_held(claim)
+        found = self.snapshot.classes.get(claim.class_name)
+        if node is not None and found is not None:
+            self.ledger.hold(node, found.resource, sign * claim.count, coverage.holder_of(claim))
+
+    def _is_older(self, claim: GPUClaim) -> bool:
+        """Say whether a Pending claim lies before the horizon."""
+        pending = self.snapshot.pending
+        return self._horizon > 0 and claim.age <= pending[self._horizon - 1].age
+
+    def _count(self, claim: GPUClaim) -> None:
+        """Count a claim that was Pending in the snapshot; all others always are."""
+        key = claim.key
+        if key not in self._counted and not booking.is_settled(self.snapshot.claims[key]):
+            self._counted.add(key)
+            self.ledger.on_undo(lambda: self._counted.discard(key))
+            charge(self.snapshot, self.ledger, claim, claim.count)
+
+    def _discount(self, claim: GPUClaim) -> None:
+        key = claim.key
+        if key in self._counted and not booking.is_settled(self._now(claim)):
+            self._counted.discard(key)
+            self.ledger.on_undo(lambda: self._counted.add(key))
+            charge(self.snapshot, self.ledger, claim, -claim.count)
+
+
+View = Snapshot | Draft
+"""What a question may be asked of; a Draft answers for what is planned so far."""
+
+
+def snapshot_of(view: View) -> Snapshot:
+    """Return the snapshot behind a view."""
+    return view.snapshot if isinstance(view, Draft) else view
+
+
+def charge(snapshot: Snapshot, book: Ledger, claim: GPUClaim, units: int) -> None:
+    """Add a claim's units to its tenant's budgets, under every key they count under."""
+    for key in snapshot.quota_keys(claim.class_name):
+        book.charge(claim.tenant, key, units)
+
+
+def build(  # noqa: PLR0913 - one argument per kind of object, all by name
+    *,
+    classes: Iterable[GPUClass] = (),
+    claims: Iterable[GPUClaim] = (),
+    inventory: Iterable[GPUNode] = (),
+    nodes: Iterable[Node] = (),
+    pods: Iterable[Pod] = (),
+    vmis: Iterable[VMI] = (),
+    namespaces: Iterable[Namespace] = (),
+    releases: Iterable[TenantRelease] = (),
+    quotas: Iterable[TenantQuota] = (),
+    kubevirts: Iterable[KubeVirt] = (),
+    settings: Settings,
+) -> Snapshot:
+    """Index one instant; the order of the objects given does not matter.
+
+    Inventory without devices is unknown. It is the caller, who has a clock, that leaves out stale
+    inventory.
+    """
+    by_class = {item.name: item for item in sorted(classes, key=lambda item: item.name)}
+    by_key = {item.meta.key: item for item in sorted(claims, key=lambda item: item.meta.key)}
+    by_node = {item.name: item for item in sorted(nodes, key=lambda item: item.name)}
+    by_vmi = {item.meta.key: item for item in vmis}
+    permitted = names.permitted(kubevirts)
+    resources = names.effective(by_class.values(), permitted)
+    capacities = booking.capacities(
+        by_node.values(), {item.name: item for item in inventory}, resources
+    )
+    tree = tenancy.build(namespaces=namespaces, releases=releases, quotas=quotas)
+    book = ledger.empty(tree, capacities)
+    booking.hold_claims(book, by_key.values(), by_class)
+    wanted = tuple(coverage.wants(pods, frozenset(resources)))
+    owned = coverage.owners(by_key.values(), by_vmi.values()) if wanted else {}
+    for pod, resource, units in wanted:
+        if pod.node is not None:
+            vm = owned.get((pod.meta.namespace, pod.meta.uid))
+            book.occupy(pod.node, resource, units, vm)
+    covered = booking.covered(by_key.values(), by_class) if wanted else {}
+    raw = coverage.raw_units(wanted, owned, covered)
+    book.load(booking.own_units(by_key.values(), raw, by_class))
+    book.touched.clear()
+    waiting = (claim for claim in by_key.values() if not booking.is_settled(claim))
+    return Snapshot(
+        classes=by_class,
+        claims=by_key,
+        nodes=by_node,
+        vmis=by_vmi,
+        settings=settings,
+        tree=tree,
+        permitted=permitted,
+        resources=resources,
+        capacities=capacities,
+        ledger=book,
+        pending=tuple(sorted(waiting, key=lambda claim: claim.age)),
+    )
