@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+import yaml
 
 from apiserver import teardown
 from devcluster import chart
@@ -178,6 +179,23 @@ async def test_the_process_writes_policies_with_parameters_and_reads_no_other_co
         await process.get(kinds.CONFIG_MAPS, "kube-root-ca.crt", "default")
     with pytest.raises(errors.Forbidden):
         await process.list(kinds.CONFIG_MAPS)
+
+
+async def test_the_api_server_takes_what_the_chart_renders_for_pods_of_its_own(
+    api: client.Client, fresh_plane: ControlPlane
+):
+    rendered = await fresh_plane.helm("template", "x", str(chart.CHART), "--namespace=default")
+    own = {"Deployment", "Job", "PodDisruptionBudget", "Service", "ServiceAccount"}
+    docs = [doc for doc in yaml.safe_load_all(rendered) if doc and doc["kind"] in own]
+    assert {doc["kind"] for doc in docs} == own
+    said = await fresh_plane.kubectl(
+        "create",
+        "--dry-run=server",
+        "--validate=strict",
+        "--filename=-",
+        stdin=yaml.safe_dump_all(docs),
+    )
+    assert said.count("created (server dry run)") == len(docs)
 
 
 async def test_what_the_chart_grants_is_enough_to_keep_the_policies(api: client.Client):
