@@ -108,24 +108,22 @@ class Ledger:
 
     def load(self, own: Mapping[Charge, int]) -> None:
         """Set what every tenant uses from its own units and the tree; for a new ledger only."""
-        depth: dict[TenantName, int] = {}
-        charges = set(own)
-        for tenant, declared in self.tree.declarations.items():
-            charges.update((tenant, key) for key in declared.units)
-        for tenant, key in list(charges):
+        pool: dict[TenantName, dict[QuotaKey, int]] = {}
+        for (tenant, key), units in own.items():
+            pool.setdefault(tenant, {})[key] = units
+        for tenant in (*pool, *self.tree.declarations):
             for one in self.tree.line(tenant):
-                charges.add((one, key))
-                depth.setdefault(one, one.count("-"))
-        used = self.used_units = dict.fromkeys(charges, 0)
-        root_last = sorted(charges, key=lambda item: _nesting(item[0], depth), reverse=True)
-        for charge in root_last:
-            tenant, key = charge
-            amount = used[charge] + own.get(charge, 0)
-            used[charge] = amount
-            above = tenancy.parent(tenant)
-            if above is not None:
-                hard = self.tree.declared(tenant).get(key)
-                used[above, key] += amount if hard is None else max(hard, amount)
+                pool.setdefault(one, {})
+        for tenant in sorted(pool, key=tenancy.nesting, reverse=True):
+            declared, above = self.tree.declared(tenant), tenancy.parent(tenant)
+            amounts = pool[tenant]
+            for key in declared:
+                amounts.setdefault(key, 0)
+            for key, amount in amounts.items():
+                self.used_units[tenant, key] = amount
+                if above is not None:
+                    seen = max(declared.get(key, 0), amount)
+                    pool[above][key] = pool[above].get(key, 0) + seen
 
     # Savepoints.
 
@@ -189,11 +187,6 @@ def empty(tree: Tree, capacities: Mapping[ResourceName, Mapping[NodeName, Units]
         tree=tree,
         free_units={name: dict(nodes) for name, nodes in capacities.items()},
     )
-
-
-def _nesting(tenant: TenantName, depth: Mapping[TenantName, int]) -> int:
-    """Return how deep a tenant is; the root, which has a dash too, is above all."""
-    return 0 if tenancy.parent(tenant) is None else depth[tenant]
 
 
 def total(rooms: Iterable[int]) -> Units:

@@ -234,7 +234,8 @@ def build(  # noqa: PLR0913 - one argument per kind of object, all by name
     inventory.
     """
     by_class = {item.name: item for item in sorted(classes, key=lambda item: item.name)}
-    by_key = {item.meta.key: item for item in sorted(claims, key=lambda item: item.meta.key)}
+    keyed = {item.meta.key: item for item in claims}
+    by_key = {key: keyed[key] for key in sorted(keyed)}
     by_node = {item.name: item for item in sorted(nodes, key=lambda item: item.name)}
     by_vmi = {item.meta.key: item for item in vmis}
     permitted = names.permitted(kubevirts)

@@ -1,5 +1,6 @@
 """The tree of tenants: who is above whom, what each declares, who is entitled to vGPU classes."""
 
+import functools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -18,9 +19,15 @@ def is_tenant(namespace: str) -> bool:
     return namespace.startswith(keys.TENANT_NAMESPACE_PREFIX)
 
 
+@functools.lru_cache(maxsize=65536)
 def parent(tenant: TenantName) -> TenantName | None:
     """Return the tenant above; None for the root and for what is no tenant."""
     return tenants.parent_of(tenant) if is_tenant(tenant) else None
+
+
+def nesting(tenant: TenantName) -> int:
+    """Return a number that is larger for a tenant than for the one above it."""
+    return 0 if parent(tenant) is None else tenant.count("-")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
