@@ -34,6 +34,9 @@ class LoginError(Exception):
     """There are no usable credentials: no file, no in-cluster environment, a plugin that failed."""
 
 
+Stamps = tuple[tuple[int, int, int] | None, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Login:
     """One reading of the credentials; `expires` is wall time, `files` are what it was read from.
@@ -49,6 +52,8 @@ class Login:
     proxy: str | None = None
     expires: datetime | None = None
     files: tuple[Path, ...] = field(default=(), compare=False)
+    stamps: Stamps = field(default=(), compare=False)
+    """How the files looked when they were read; a failed look is None."""
 
 
 Source = Callable[[], Login]
@@ -75,7 +80,7 @@ class Access:
         self._look_again = look_again
         self._monotonic = monotonic
         self._looked = monotonic()
-        self._stamps: tuple[object, ...] | None = None
+        self._stamps = login.stamps
         self._lock = asyncio.Lock()
 
     @property
@@ -115,21 +120,16 @@ class Access:
             return  # another request looked while this one waited for the lock
         self._looked = self._monotonic()
         stamps = await asyncio.to_thread(_stamps, self.login.files)
-        if self._stamps is None:
-            self._stamps = stamps
         if stamps != self._stamps or self._expired():
             await self._read()
 
     async def _read(self) -> None:
-        source = self._source
-        assert source is not None
-        # Stamped before reading: a file replaced in between is then read once too often, never
-        # once too seldom.
-        self._stamps = await asyncio.to_thread(_stamps, self.login.files)
+        assert self._source is not None
         try:
-            fresh = await asyncio.to_thread(source)
+            fresh = await asyncio.to_thread(self._source)
         except LoginError:
-            return
+            return  # the stamps stay as they were, so the next look tries again
+        self._stamps = fresh.stamps
         if fresh != self.login:  # equal ones keep the TLS context, and with it the connections
             self.login = fresh
 
@@ -156,9 +156,7 @@ async def load(kubeconfig: Path | None, *, context: str | None = None) -> Access
             return _from_kubeconfig(kubeconfig, context)
         return from_folder(folder)
 
-    access = Access(await asyncio.to_thread(source), source)
-    access._stamps = await asyncio.to_thread(_stamps, access.login.files)  # noqa: SLF001 -- its maker
-    return access
+    return Access(await asyncio.to_thread(source), source)
 
 
 def from_folder(folder: Path, environ: Mapping[str, str] = os.environ) -> Login:
@@ -166,6 +164,8 @@ def from_folder(folder: Path, environ: Mapping[str, str] = os.environ) -> Login:
     host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT")
     if not host or not port:
         raise LoginError("no kubeconfig given, and KUBERNETES_SERVICE_HOST and _PORT are not set")
+    files = (folder / "token", folder / "ca.crt")
+    stamps = _stamps(files)  # before reading: what is replaced meanwhile is then read once more
     try:
         token = (folder / "token").read_text(encoding="utf-8").strip()
         tls = ssl.create_default_context(cafile=str(folder / "ca.crt"))
@@ -178,7 +178,8 @@ def from_folder(folder: Path, environ: Mapping[str, str] = os.environ) -> Login:
         headers={"Authorization": f"Bearer {token}"},
         tls=tls,
         certificates=_digest(folder / "ca.crt"),
-        files=(folder / "token", folder / "ca.crt"),
+        files=files,
+        stamps=stamps,
     )
 
 
@@ -209,6 +210,7 @@ def _from_kubeconfig(path: Path, context: str | None) -> Login:
     if "exec" in user and not authorization and not found.cert_file:
         # The library logs a failed plugin and goes on as nobody.
         raise LoginError(f"the exec plugin of {path} gave no credentials")
+    files = (path, *_files(path, user, dict(loader._cluster.value)))  # noqa: SLF001 -- as above
     return Login(
         server=found.host.rstrip("/"),
         headers={"Authorization": authorization} if authorization else {},
@@ -217,7 +219,8 @@ def _from_kubeconfig(path: Path, context: str | None) -> Login:
         server_hostname=getattr(found, "tls_server_name", None),
         proxy=getattr(found, "proxy", None),
         expires=getattr(loader, "exec_plugin_expiry", None),
-        files=(path, *_files(path, user, dict(loader._cluster.value))),  # noqa: SLF001 -- as above
+        files=files,
+        stamps=_stamps(files),
     )
 
 
@@ -246,8 +249,8 @@ def _digest(*files: str | Path | None) -> str:
     return digest.hexdigest()
 
 
-def _stamps(files: tuple[Path, ...]) -> tuple[object, ...]:
-    found: list[object] = []
+def _stamps(files: tuple[Path, ...]) -> Stamps:
+    found: list[tuple[int, int, int] | None] = []
     for path in files:
         try:
             state = path.stat()
