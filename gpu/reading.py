@@ -8,7 +8,7 @@ their resourceVersion; an object whose write got no answer is read directly befo
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol, TypeVar, cast
 
 from gpu import world
@@ -151,7 +151,7 @@ def overlay(
     return tuple(shown), needed
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Glance:
     """What a pass starts from: references only, taken on the event loop in no time."""
 
@@ -160,12 +160,14 @@ class _Glance:
     own: dict[str, dict[ObjectKey, Own]]
     unreadable: frozenset[ObjectKey]
     last_good: Settings
-    needed: dict[str, dict[ObjectKey, Own]] = field(default_factory=dict)
 
-    def world(self) -> World:
+    def world(self) -> tuple[World, dict[str, dict[ObjectKey, Own]]]:
+        """Assemble; returns also what is still needed of our own knowledge."""
+        items = dict(self.items)
+        needed: dict[str, dict[ObjectKey, Own]] = {}
         for name, own in self.own.items():
-            self.items[name], self.needed[name] = overlay(self.items[name], own, self.proved[name])
-        return _assemble(self.items, self.unreadable, self.last_good)
+            items[name], needed[name] = overlay(items[name], own, self.proved[name])
+        return _assemble(items, self.unreadable, self.last_good), needed
 
 
 class FreshView:
@@ -179,6 +181,7 @@ class FreshView:
         self._unreadable: dict[ObjectKey, int] = {}
         self._last_good = Settings()
         self._seen: dict[str, int] = {}
+        self._last = _Glance({}, {}, {}, frozenset(), self._last_good)
 
     async def begin(self) -> int:
         """List all claims consistently; returns the highest term any of them carries.
@@ -192,6 +195,8 @@ class FreshView:
         listed, broken = await asyncio.to_thread(_decode_claims, listing.items)
         self._unreadable.update(broken)
         own = self._own["claims"]
+        for key in own.keys() - listed.keys():
+            own[key] = Own(own[key].uid)
         for claim in listed.values():
             if claim.meta.version > proved:
                 own[claim.key] = Own(claim.meta.uid, claim.meta.version, claim)
@@ -247,9 +252,18 @@ class FreshView:
             unreadable=self._unread(),
             last_good=self._last_good,
         )
-        made = await in_thread(glance.world)
-        self._own = glance.needed
+        made, self._own = await in_thread(glance.world)
         self._last_good = made.settings
+        self._last = glance
+        return made
+
+    async def expected(self, in_thread: InThread = asyncio.to_thread) -> World:
+        """Return the last World with our own writes since then: what their events will show.
+
+        A later World equal to it is an echo. Call it before anything else is read.
+        """
+        glance = replace(self._last, own=self._own, last_good=self._last_good)
+        made, _ = await in_thread(glance.world)
         return made
 
     def _unread(self) -> frozenset[ObjectKey]:

@@ -5,7 +5,7 @@ A list in a merge patch replaces the stored one, so conditions are always the wh
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, assert_never
 
 from gpu import keys, settings
 from gpu.binder import changes, conditions
@@ -39,6 +39,8 @@ def claim_status(change: changes.ClaimStatus, version: str, term: int) -> Body:
             story = conditions.waiting(change.claim, change.refusals, change.at)
         case changes.ExplainRefused():
             story = conditions.refused(change.claim, change.words, change.at)
+        case _:
+            assert_never(change)
     if not placement and not change.claim.has_status:
         placement = {"phase": Phase.PENDING.value, "term": term}
     return {"metadata": {"resourceVersion": version}, "status": {**placement, **_story(story)}}

@@ -50,7 +50,7 @@ def bound(claim: GPUClaim, node: NodeName, now: datetime) -> Story:
 def waiting(claim: GPUClaim, reasons: tuple[Refusal, ...], now: datetime) -> Story:
     """Return what a Pending claim says of the reasons it cannot be bound."""
     codes = tuple(dict.fromkeys(refusals.code(reason) for reason in reasons))[:_REASONS_CAP]
-    message = "; ".join(refusals.words(reason) for reason in reasons)
+    message = "; ".join(lasting(reason) for reason in reasons)
     return _waits(claim, codes, message, now)
 
 
@@ -64,6 +64,38 @@ def reason_of(claim: GPUClaim, kind: str) -> str:
     """Return the reason of one of a claim's conditions; empty when it has none of that type."""
     found = meta.condition(claim.conditions, kind)
     return found.reason if found else ""
+
+
+def lasting(refusal: Refusal) -> str:
+    """Word a refusal without the numbers that change with every bind of somebody else.
+
+    What is stored must not change while the claim's own case does not: 2,000 waiting orders would
+    be written anew for each one bound. Free counts are computed on read.
+    """
+    match refusal:
+        case refusals.NoFreeUnits(name, wanted):
+            return (
+                f"{refusals.plural(wanted)} of class {name} asked, fewer are free to order: "
+                "wait until units are given back, or order no more than gpuoffers shows"
+            )
+        case refusals.NoNodeAccepts(name, wanted):
+            return (
+                f"{refusals.plural(wanted)} of class {name} asked on one node, no node has that "
+                "many free: wait until one has, or order no more than gpuoffers shows"
+            )
+        case refusals.OverBudget(own=True):
+            return (
+                f"{refusals.plural(refusal.wanted)} asked, less is left of budget {refusal.key} "
+                f"of {refusal.tenant}, which is {refusal.hard}: delete a claim or ask for a "
+                "larger budget"
+            )
+        case refusals.OverBudget():
+            return (
+                f"{refusals.plural(refusal.wanted)} asked, the budget of {refusal.tenant} for "
+                f"{refusal.key} leaves less to this tenant: order less, or ask its owner for more"
+            )
+        case _:
+            return refusals.words(refusal)
 
 
 def says(claim: GPUClaim, story: Story) -> bool:

@@ -10,7 +10,7 @@ end of which the loop wakes by itself.
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from traceback import walk_tb
-from typing import Final, NoReturn
+from typing import Final, NoReturn, Protocol
 
 import structlog
 
@@ -24,12 +24,19 @@ _FRAMES: Final = 8
 """Frames of a traceback that are logged, innermost last."""
 
 
+class Once(Protocol):
+    """Run one pass; unless forced, only if the cluster shows more than the last one's writes."""
+
+    def __call__(self, *, forced: bool) -> Awaitable[PassReport]:
+        """Raise Deposed when the leadership is over."""
+
+
 class Loop:
     """Runs passes for ever. `signal` may be called from the event loop's thread only."""
 
     def __init__(
         self,
-        once: Callable[[], Awaitable[PassReport]],
+        once: Once,
         *,
         config: Config,
         observer: Observer,
@@ -47,16 +54,20 @@ class Loop:
         self._due: float | None = None
 
     def signal(self) -> None:
-        """Something changed: one more pass, however often this is called before it starts."""
+        """Something changed: one more pass, however often this is called before it starts.
+
+        The pass may find that it was only the echo of the last one's writes; one that is due by
+        time (resync, a retry, the end of a quarantine) looks at everything anew.
+        """
         self._dirty.set()
 
     async def run(self) -> NoReturn:
         """Run passes until cancelled. Raises Deposed when the leadership is over."""
         while True:
-            await self._wait()
+            forced = await self._wait()
             self._dirty.clear()
             try:
-                report = await self._once()
+                report = await self._once(forced=forced)
             except Deposed:
                 raise
             except Exception as error:  # noqa: BLE001 -- one pass's fault must not end the leader
@@ -64,18 +75,25 @@ class Loop:
             else:
                 self._passed(report)
 
-    async def _wait(self) -> None:
+    async def _wait(self) -> bool:
+        """Wait for a reason to run; True when it is the time, False when something changed."""
         pause = self._not_before - self._monotonic()
         if pause > 0:
             await asyncio.sleep(pause)
+        if self._is_due():
+            return True
         if self._dirty.is_set():
-            return
+            return False
         left = None if self._due is None else max(self._due - self._monotonic(), 0.0)
         try:
             async with asyncio.timeout(left):
                 await self._dirty.wait()
         except TimeoutError:
-            return
+            return True
+        return self._is_due()
+
+    def _is_due(self) -> bool:
+        return self._due is not None and self._monotonic() >= self._due
 
     def _crashed(self, error: Exception) -> None:
         self._back_off()
@@ -85,6 +103,8 @@ class Loop:
         self._observer.crashed(error)
 
     def _passed(self, report: PassReport) -> None:
+        if report.skipped:
+            return
         now = self._monotonic()
         pace = self._config.pace
         due = []
@@ -102,14 +122,6 @@ class Loop:
         self._due = min(due, default=None)
         if report.again:
             self.signal()
-        for failed in report.failed:
-            log.warning(
-                "write failed",
-                change=failed.change,
-                object=failed.object,
-                outcome=failed.outcome.value,
-                error=failed.words,
-            )
         self._observer.passed(report)
 
     def _back_off(self) -> None:

@@ -19,7 +19,14 @@ class Scene:
     config: Config
     now: datetime
     skip: frozenset[SetId] = field(default_factory=frozenset)
-    """Sets this pass leaves alone: in quarantine, or with a write that failed earlier in it."""
+    """Sets in quarantine: left alone, and what they want is given to others."""
+    later: frozenset[SetId] = field(default_factory=frozenset)
+    """Sets with a write that failed in this pass and is tried again in the next: nothing of them
+    is written any more, but their turn is kept."""
+
+    def leaves_alone(self, set_id: SetId) -> bool:
+        """Say whether nothing of a set is to be written in this pass."""
+        return set_id in self.skip or set_id in self.later
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,6 +33,8 @@ class Spent:
 class PassReport:
     """One pass from reading to its last write; durations in seconds."""
 
+    skipped: bool = False
+    """The cluster showed nothing but the echo of the last pass's writes: no phase ran."""
     reading: float = 0.0
     phases: Mapping[str, Spent] = field(default_factory=dict)
     """By phase, in the order they ran; a phase that was skipped is not in it."""

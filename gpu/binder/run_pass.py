@@ -9,7 +9,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from gpu.binder import conditions, delivery, phases, term
 from gpu.binder.changes import (
@@ -17,7 +17,6 @@ from gpu.binder.changes import (
     DropFinalizer,
     ExplainRefused,
     Place,
-    SetId,
     WriteSettings,
 )
 from gpu.binder.delivery import Delivered, FailedSet
@@ -31,12 +30,13 @@ from gpu.config import Config
 from gpu.model.snapshot import Draft
 from gpu.objects import claims
 from gpu.objects.claims import GPUClaim
+from gpu.objects.nodes import GPUNode
 from gpu.ports import Clock
 from gpu.reading import FreshView, InThread
 from gpu.world import World
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Passes:
     """What every pass of one leadership works with."""
 
@@ -47,28 +47,37 @@ class Passes:
     clock: Clock
     table: tuple[Phase, ...] = phases.PASS
     in_thread: InThread = asyncio.to_thread
+    _expected: World | None = None
+    """What the events of the last pass's own writes will show; None when it left work undone."""
 
-    async def once(self) -> PassReport:
-        """Run one pass.
+    async def once(self, *, forced: bool = True) -> PassReport:
+        """Run one pass; unless forced, only if the cluster shows more than our own last writes.
 
         Raises Deposed when the lease ran out or a higher term was seen, and what the Writer raises
         when an object in doubt cannot be read. A failed write is in the report, never raised.
         """
         began = self.clock.monotonic()
         self.writer.begin()
-        world = await self.view.world(self.in_thread)
-        self._check_term(world)
+        seen = await self.view.world(self.in_thread)
+        self._check_term(seen)
+        if not forced and await self.in_thread(lambda: seen == self._expected):
+            return PassReport(skipped=True)
+        self._expected = None
+        now = self.clock.now()
+        world, draft = await self.in_thread(lambda: _open(seen, self.config, now))
         scene = Scene(
             world=world,
-            draft=await self.in_thread(lambda: _open(world)),
+            draft=draft,
             config=self.config,
-            now=self.clock.now(),
+            now=now,
             skip=self.quarantine.held(began),
         )
         run = _Run(passes=self, scene=scene, reading=self.clock.monotonic() - began)
         for phase in self.table:
             if run.wants(phase):
                 await run.phase(phase)
+        if not run.failed and not run.again:
+            self._expected = await self.view.expected(self.in_thread)
         return await self.in_thread(run.report)
 
     def _check_term(self, world: World) -> None:
@@ -130,10 +139,13 @@ class _Run:
                     self.scene.draft.unbind(change.claim)
                     self.again = True
             self.again |= item.is_gone
-        failed: frozenset[SetId] = frozenset(item.set_id for item in done.failed)
-        self.scene = replace(self.scene, skip=self.scene.skip | failed)
+        refused = frozenset(item.set_id for item in done.failed if item.is_refused)
+        failed = frozenset(item.set_id for item in done.failed) - refused
+        self.scene = replace(
+            self.scene, skip=self.scene.skip | refused, later=self.scene.later | failed
+        )
         for change in wanted:
-            if isinstance(change, WriteSettings) and not failed:
+            if isinstance(change, WriteSettings) and done.written[WriteSettings.__name__]:
                 self.healed = change.problem
         self.again |= done.written[DropFinalizer.__name__] > 0
 
@@ -166,9 +178,21 @@ class _Run:
         )
 
 
-def _open(world: World) -> Draft:
-    """Build the snapshot, which takes long and so is done in the thread, and open a draft of it."""
-    return world.snapshot.draft()
+def _open(seen: World, config: Config, now: datetime) -> tuple[World, Draft]:
+    """Forget inventory that is stale, build the snapshot, and open a draft of it.
+
+    Stale inventory is unknown, as is one without devices (domain contract 2); what the leader
+    publishes on it is kept. Runs in the thread: building takes long.
+    """
+    oldest = now - timedelta(seconds=config.grace.inventory_stale)
+    world = replace(seen, inventory=tuple(_current(node, oldest) for node in seen.inventory))
+    return world, world.snapshot.draft()
+
+
+def _current(node: GPUNode, oldest: datetime) -> GPUNode:
+    if not node.devices or (node.observed_at is not None and node.observed_at >= oldest):
+        return node
+    return replace(node, devices=())
 
 
 def _explanations(refused: Iterable[FailedSet], now: datetime) -> Iterator[ExplainRefused]:

@@ -112,7 +112,15 @@ class Election:
 
 
 async def check(writer: Writer, fence: Fence) -> None:
-    """Read the singleton directly; raises Deposed when it carries a higher term than ours."""
-    stored = binders.decode(await writer.get(GPU_BINDERS, keys.BINDER_NAME))
+    """Read the singleton directly; raises Deposed when it carries a higher term than ours.
+
+    So does a singleton that is gone: policy then refuses every placement, until a term is raised.
+    """
+    try:
+        stored = binders.decode(await writer.get(GPU_BINDERS, keys.BINDER_NAME))
+    except Exception as error:
+        if writer.outcome(error) is Outcome.GONE:
+            raise Deposed("the GPUBinder that carries the term is gone") from error
+        raise
     if stored.term > fence.term:
         raise Deposed(f"term {stored.term} of {stored.holder} is above ours, {fence.term}")

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from gpu.objects import meta
 from gpu.objects.decode import Fields, Raw
 from gpu.objects.meta import Condition, ObjectMeta
+from gpu.settings import RawNames, Settings
+from gpu.units import ResourceName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,6 +16,8 @@ class GPUBinder:
     meta: ObjectMeta
     term: int = 0
     holder: str = ""
+    settings: Settings | None = None
+    """The settings in force, as the leader last told; None before it did."""
     conditions: tuple[Condition, ...] = ()
     raw: Raw = field(default_factory=dict, compare=False, repr=False)
 
@@ -26,6 +30,14 @@ def decode(raw: Raw) -> GPUBinder:
         meta=meta.decode_meta(fields),
         term=status.whole("term", 0),
         holder=status.text_or("holder"),
+        settings=_settings(status.child("settings")) if status.has("settings") else None,
         conditions=meta.decode_conditions(status),
         raw=raw,
+    )
+
+
+def _settings(fields: Fields) -> Settings:
+    return Settings(
+        tuple(ResourceName(name) for name in fields.texts("resourceNames")),
+        fields.one_of("rawResourceNames", RawNames, RawNames.DENIED.value),
     )

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
+from gpu import keys
 from gpu.binder import phases
 from gpu.binder.fence import Fence
 from gpu.binder.phase import Phase
@@ -51,6 +52,8 @@ class Rig:
     in_thread: Callable[[Callable[[], Any]], Awaitable[Any]] = at_once
 
     def __post_init__(self) -> None:
+        binder = {"metadata": {"name": keys.BINDER_NAME}, "status": {"term": self.term}}
+        self.cluster.put(kinds.GPU_BINDERS, binder)
         self.window = Window(self.cluster)
         self.view = FreshView(self.window, self.cluster)
         self.quarantine = Quarantine(

@@ -36,9 +36,11 @@ class Passes:
     reports: list[PassReport | Exception] = field(default_factory=list)
     takes: float = 0.0
     began: list[float] = field(default_factory=list)
+    forced: list[bool] = field(default_factory=list)
 
-    async def once(self) -> PassReport:
+    async def once(self, *, forced: bool) -> PassReport:
         self.began.append(asyncio.get_running_loop().time())
+        self.forced.append(forced)
         await asyncio.sleep(self.takes)
         report = self.reports.pop(0) if self.reports else WELL
         if isinstance(report, Exception):
@@ -94,6 +96,19 @@ async def test_the_first_pass_runs_at_once_and_then_one_each_resync():
     passes = Passes()
     await run_for(a_loop(passes), 61)
     assert passes.began == [100.0, 130.0, 160.0]
+
+
+async def test_only_what_is_due_by_time_looks_at_everything_anew():
+    passes = Passes(reports=[WELL, CONFLICT])
+    await run_for(a_loop(passes), 31, signals=[7.0])
+    assert passes.began == pytest.approx([100.0, 107.0, 107.1])
+    assert passes.forced == [False, False, True]
+
+
+async def test_an_echo_of_our_own_writes_does_not_put_off_what_is_due():
+    passes = Passes(reports=[WELL, PassReport(skipped=True)])
+    await run_for(a_loop(passes), 31, signals=[7.0])
+    assert passes.began == [100.0, 107.0, 130.0]
 
 
 async def test_a_thousand_events_during_a_pass_make_one_more_pass():

@@ -132,6 +132,11 @@ async def test_whoever_loses_the_lease_while_waiting_does_not_lead():
         await an_election(cluster, hold).win()
 
 
+async def test_a_singleton_that_is_gone_deposes_too():
+    with pytest.raises(Deposed, match="is gone"):
+        await term.check(FakeCluster(), Fence(term=4, hold=Hold()))
+
+
 async def test_a_higher_term_on_the_singleton_deposes():
     cluster = FakeCluster()
     cluster.put(kinds.GPU_BINDERS, a_binder(5, holder="pod-2"))

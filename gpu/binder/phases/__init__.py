@@ -1,18 +1,17 @@
 """PASS: the ordered table of phases and when each runs; the order is the design (domain contract 6).
 
-A step of the contract that is not built yet has no row. Still to come, each in its place:
-`attachments`, `sets` and `requests` before `orders` (and `moves`, `lost` before it too), `usage`
-after `release`, with the complete binder; `gates` after `requests`, with the launcher pods.
+A step of the contract that is not built yet has no row. Still to come: between finalizers and
+orders, in this order, attachments, sets, requests, gates, moves and lost; after release, usage.
 """
 
 from typing import Final
 
 from gpu.binder.phase import Phase
-from gpu.binder.phases import finalizers, release
+from gpu.binder.phases import finalizers, orders, release, status
 
 PASS: Final = (
     Phase(name="finalizers", changes=finalizers.changes_of, when_disabled=True),
-    # attachments, sets, requests, gates, moves, lost
+    Phase(name="orders", changes=orders.changes_of),
     Phase(name="release", changes=release.changes_of, when_disabled=True, after_failed_write=True),
-    # usage (when_disabled)
+    Phase(name="status", changes=status.changes_of),
 )

@@ -22,14 +22,16 @@ def changes_of(scene: Scene) -> Iterator[Change]:
     world = scene.world
     named = {claim.class_name for claim in world.claims}
     for offer in world.classes:
-        if changes.object_set(GPU_CLASSES, offer.meta.key) in scene.skip:
+        if scene.leaves_alone(changes.object_set(GPU_CLASSES, offer.meta.key)):
             continue
         if not offer.meta.deleting:
             yield from _add(GPU_CLASSES, offer.meta, keys.CLASS_FINALIZER)
         elif offer.name not in named and not world.unreadable_claims:
             yield from _drop(GPU_CLASSES, offer.meta, keys.CLASS_FINALIZER)
     for claim in world.claims:
-        if not claim.meta.deleting and changes.object_set(GPU_CLAIMS, claim.key) not in scene.skip:
+        if not claim.meta.deleting and not scene.leaves_alone(
+            changes.object_set(GPU_CLAIMS, claim.key)
+        ):
             yield from _add(GPU_CLAIMS, claim.meta, keys.CLAIM_FINALIZER)
 
 

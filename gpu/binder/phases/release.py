@@ -20,7 +20,7 @@ def changes_of(scene: Scene) -> Iterator[Change]:
     for claim in scene.world.claims:
         if not _is_held_back(claim) or claim.attached_to is not None:
             continue
-        if changes.object_set(GPU_CLAIMS, claim.key) in scene.skip:
+        if scene.leaves_alone(changes.object_set(GPU_CLAIMS, claim.key)):
             continue
         yield DropFinalizer(
             kind=GPU_CLAIMS,
