@@ -76,15 +76,18 @@ async def _offered(acme: client.Client) -> None:
     """Wait until the API shows the catalogue: it learns of it by watching, like anyone."""
     wanted = {body["metadata"]["name"] for body in examples.load("catalogue.yaml")}
     path = f"{_CATALOG}/namespaces/tenant-acme/gpuoffers"
+    said = ""
     try:
         async with asyncio.timeout(_BOUND_WITHIN):
-            while True:
-                answer = await acme.raw("GET", path)
-                if all(f'"name":"{name}"' in answer.body.decode() for name in wanted):
-                    return
+            while not all(f'"name":"{name}"' in said for name in wanted):
                 await asyncio.sleep(_POLL)
+                answer = await acme.raw("GET", path)
+                said = answer.body.decode(errors="replace")
     except TimeoutError as error:
-        raise errors.NotReadyError("The catalogue does not show in gpuoffers.") from error
+        raise errors.NotReadyError(
+            f"The catalogue does not show in gpuoffers after {_BOUND_WITHIN:.0f} s; "
+            f"the last answer was: {said[:400].strip() or 'none'}"
+        ) from error
 
 
 async def _order(who: client.Client, name: str, file: str) -> float:

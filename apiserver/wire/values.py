@@ -10,7 +10,15 @@ Scalar: TypeAlias = str | int | float | bool | None
 Json: TypeAlias = "Scalar | Sequence[Json] | Mapping[str, Json]"
 JsonObject: TypeAlias = Mapping[str, Json]
 
-_encoder = msgspec.json.Encoder()
+
+def _plain(value: object) -> int:
+    """Encode an int of a type of its own (Units), which msgspec leaves to us."""
+    if isinstance(value, int):
+        return int(value)
+    raise NotImplementedError(type(value).__name__)
+
+
+_encoder = msgspec.json.Encoder(enc_hook=_plain)
 
 
 def json_line(value: Json) -> bytes:

@@ -55,7 +55,14 @@ _OBJECT: Final = msgspec.json.Decoder(dict[str, Any])
 
 def encode(body: object) -> bytes:
     """Return a request body."""
-    return msgspec.json.encode(body)
+    return msgspec.json.encode(body, enc_hook=_plain)
+
+
+def _plain(value: object) -> int:
+    """Encode an int of a type of its own (Units), which msgspec leaves to us."""
+    if isinstance(value, int):
+        return int(value)
+    raise NotImplementedError(type(value).__name__)
 
 
 def decode_object(body: bytes) -> dict[str, Any]:
