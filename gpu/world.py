@@ -16,6 +16,7 @@ from gpu.objects.nodes import GPUNode, Node
 from gpu.objects.pods import Pod
 from gpu.objects.tenants import Namespace, TenantQuota, TenantRelease
 from gpu.objects.workloads import Workload
+from gpu.settings import Settings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +38,7 @@ class World:
     workloads: tuple[Workload, ...] = ()
     unreadable_claims: frozenset[ObjectKey] = frozenset()
     """Claims in the cluster that could not be decoded: they hold something, nobody knows what."""
-    settings: settings.Settings = field(default_factory=settings.Settings)
+    settings: Settings = field(default_factory=Settings)
 
     @cached_property
     def snapshot(self) -> snapshot.Snapshot:
@@ -64,8 +65,8 @@ class World:
 
 
 def served_settings(
-    stored: ConfigMap | None, last_good: settings.Settings
-) -> tuple[settings.Settings, str]:
+    stored: ConfigMap | None, last_good: Settings
+) -> tuple[Settings, str]:
     """Read the settings as served; a missing or malformed object keeps the last good value.
 
     Returns the settings in force and, when they are not the stored ones, why.

@@ -1,0 +1,160 @@
+"""Subcommands serve and teardown: parse, validate, then one call each."""
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+import uvloop
+
+from apiserver import flags, process
+from gpu.config import Config
+
+app = typer.Typer(
+    name="cozystack-gpu",
+    help="GPU offers, holds and budgets for virtual machines on Kubernetes with KubeVirt.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+_ENV = "COZYSTACK_GPU_"
+_DEFAULTS = flags.Flags()
+
+
+@app.command()
+def serve(  # noqa: PLR0913 -- typer reads one parameter per flag
+    *,
+    kubeconfig: Annotated[
+        Path | None,
+        typer.Option(envvar=f"{_ENV}KUBECONFIG", help="Cluster to serve; in-cluster when absent."),
+    ] = None,
+    bind_address: Annotated[
+        str, typer.Option(envvar=f"{_ENV}BIND_ADDRESS", help="Address to listen on.")
+    ] = _DEFAULTS.bind_address,
+    port: Annotated[
+        int, typer.Option(envvar=f"{_ENV}PORT", help="Port to listen on.")
+    ] = _DEFAULTS.port,
+    tls_cert_file: Annotated[
+        Path | None,
+        typer.Option(envvar=f"{_ENV}TLS_CERT_FILE", help="Serving certificate; reloaded."),
+    ] = None,
+    tls_private_key_file: Annotated[
+        Path | None, typer.Option(envvar=f"{_ENV}TLS_PRIVATE_KEY_FILE", help="Its key; reloaded.")
+    ] = None,
+    namespace: Annotated[
+        str, typer.Option(envvar=f"{_ENV}NAMESPACE", help="The product's own namespace.")
+    ] = _DEFAULTS.namespace,
+    service_account: Annotated[
+        str,
+        typer.Option(envvar=f"{_ENV}SERVICE_ACCOUNT", help="The account policies trust."),
+    ] = _DEFAULTS.service_account,
+    identity: Annotated[
+        str, typer.Option(envvar=f"{_ENV}IDENTITY", help="This replica; host and pid by default.")
+    ] = _DEFAULTS.identity,
+    enabled: Annotated[
+        bool, typer.Option(envvar=f"{_ENV}ENABLED", help="Off: place nothing, still let go.")
+    ] = _DEFAULTS.enabled,
+    raw_resource_names: Annotated[
+        str,
+        typer.Option(
+            envvar=f"{_ENV}RAW_RESOURCE_NAMES", help="allowed or denied: raw names of tenants."
+        ),
+    ] = _DEFAULTS.raw_resource_names,
+    policies: Annotated[
+        str, typer.Option(envvar=f"{_ENV}POLICIES", help="managed, rendered or off.")
+    ] = _DEFAULTS.policies,
+    owner_cluster_role: Annotated[
+        str,
+        typer.Option(
+            envvar=f"{_ENV}OWNER_CLUSTER_ROLE", help="Owner of managed policies; part of the chart."
+        ),
+    ] = _DEFAULTS.owner_cluster_role,
+    lease_duration: Annotated[
+        float, typer.Option(envvar=f"{_ENV}LEASE_DURATION", help="Seconds.")
+    ] = _DEFAULTS.lease_duration,
+    renew_deadline: Annotated[
+        float, typer.Option(envvar=f"{_ENV}RENEW_DEADLINE", help="Seconds.")
+    ] = _DEFAULTS.renew_deadline,
+    retry_period: Annotated[
+        float, typer.Option(envvar=f"{_ENV}RETRY_PERIOD", help="Seconds.")
+    ] = _DEFAULTS.retry_period,
+    fence_wait: Annotated[
+        float,
+        typer.Option(envvar=f"{_ENV}FENCE_WAIT", help="Seconds between a new term and placing."),
+    ] = _DEFAULTS.fence_wait,
+    shutdown_delay: Annotated[
+        float,
+        typer.Option(
+            envvar=f"{_ENV}SHUTDOWN_DELAY", help="Seconds of red readiness before closing."
+        ),
+    ] = _DEFAULTS.shutdown_delay,
+    log_format: Annotated[
+        str, typer.Option(envvar=f"{_ENV}LOG_FORMAT", help="json or console.")
+    ] = _DEFAULTS.log_format,
+) -> None:
+    """Run the aggregated API, the webhooks, the policy keeper and, while leading, the binder."""
+    typed = flags.Flags(
+        kubeconfig=kubeconfig,
+        bind_address=bind_address,
+        port=port,
+        tls_cert_file=tls_cert_file,
+        tls_private_key_file=tls_private_key_file,
+        namespace=namespace,
+        service_account=service_account,
+        identity=identity,
+        enabled=enabled,
+        raw_resource_names=raw_resource_names,
+        policies=policies,
+        owner_cluster_role=owner_cluster_role,
+        lease_duration=lease_duration,
+        renew_deadline=renew_deadline,
+        retry_period=retry_period,
+        fence_wait=fence_wait,
+        shutdown_delay=shutdown_delay,
+        log_format=log_format,
+    )
+    try:
+        judged = flags.judge(typed)
+    except flags.FlagsError as error:
+        for problem in error.problems:
+            typer.secho(problem, fg=typer.colors.RED, err=True)
+        raise typer.Exit(2) from None
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        raise typer.Exit(runner.run(process.serve(judged)))
+
+
+@app.command()
+def teardown(
+    *,
+    kubeconfig: Annotated[
+        Path | None,
+        typer.Option(envvar=f"{_ENV}KUBECONFIG", help="Cluster to clear; in-cluster when absent."),
+    ] = None,
+    namespace: Annotated[
+        str, typer.Option(envvar=f"{_ENV}NAMESPACE", help="The product's own namespace.")
+    ] = _DEFAULTS.namespace,
+    service_account: Annotated[
+        str, typer.Option(envvar=f"{_ENV}SERVICE_ACCOUNT", help="The account policies trust.")
+    ] = _DEFAULTS.service_account,
+    owner_cluster_role: Annotated[
+        str, typer.Option(envvar=f"{_ENV}OWNER_CLUSTER_ROLE", help="Part of the chart.")
+    ] = _DEFAULTS.owner_cluster_role,
+    release_gates: Annotated[
+        bool, typer.Option("--release-gates", help="Ungate the pods that wait at our gate.")
+    ] = False,
+) -> None:
+    """Take the product out of everybody's way before an uninstall; holds and CRDs are kept."""
+    config = Config(
+        namespace=namespace,
+        service_account=service_account,
+        owner_cluster_role=owner_cluster_role,
+    )
+    clean = asyncio.run(process.teardown(kubeconfig, config, release_gates=release_gates))
+    raise typer.Exit(0 if clean else 1)
+
+
+def main() -> None:
+    """Run the command line."""
+    app(prog_name="cozystack-gpu" if sys.argv[0].endswith("__main__.py") else None)

@@ -1,0 +1,150 @@
+"""Flags and environment to a frozen ServeConfig; reports every problem at once."""
+
+import os
+import socket
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import TypeVar
+
+from gpu import settings
+from gpu.config import Config, Pace, PolicyMode
+
+W = TypeVar("W", bound=StrEnum)
+
+
+_PACE = Pace()
+
+
+class FlagsError(Exception):
+    """What is wrong with the flags, every problem on a line of its own."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = tuple(problems)
+
+
+class LogFormat(StrEnum):
+    """How log lines look."""
+
+    JSON = "json"
+    CONSOLE = "console"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flags:
+    """What was typed, not judged yet."""
+
+    kubeconfig: Path | None = None
+    bind_address: str = "0.0.0.0"  # noqa: S104 -- kube-apiserver comes from another node
+    port: int = 8443
+    tls_cert_file: Path | None = None
+    tls_private_key_file: Path | None = None
+    namespace: str = "cozy-system"
+    service_account: str = "cozystack-gpu"
+    identity: str = ""
+    enabled: bool = True
+    raw_resource_names: str = settings.RawNames.DENIED.value
+    policies: str = PolicyMode.MANAGED.value
+    owner_cluster_role: str = "cozystack-gpu"
+    lease_duration: float = _PACE.lease_duration
+    renew_deadline: float = _PACE.renew_deadline
+    retry_period: float = _PACE.retry_period
+    fence_wait: float = _PACE.fence_wait
+    shutdown_delay: float = 5.0
+    log_format: str = LogFormat.JSON.value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeConfig:
+    """Everything `serve` needs, judged."""
+
+    kubeconfig: Path | None
+    bind_address: str
+    port: int
+    tls_cert_file: Path
+    tls_private_key_file: Path
+    shutdown_delay: float
+    """Seconds between red readiness and the listener's close: endpoints need time to notice."""
+    log_format: LogFormat
+    config: Config = field(default_factory=Config)
+
+
+def judge(flags: Flags) -> ServeConfig:
+    """Return the configuration. Raises FlagsError with all that is wrong, not the first thing."""
+    problems = [*_file_problems(flags), *_number_problems(flags)]
+    raw_names = _word(settings.RawNames, "--raw-resource-names", flags.raw_resource_names, problems)
+    policies = _word(PolicyMode, "--policies", flags.policies, problems)
+    log_format = _word(LogFormat, "--log-format", flags.log_format, problems)
+    if problems or not (flags.tls_cert_file and flags.tls_private_key_file):
+        raise FlagsError(problems)
+    if raw_names is None or policies is None or log_format is None:
+        raise FlagsError(problems)
+    pace = Pace(
+        lease_duration=flags.lease_duration,
+        renew_deadline=flags.renew_deadline,
+        retry_period=flags.retry_period,
+        fence_wait=flags.fence_wait,
+        write_timeout=min(_PACE.write_timeout, flags.renew_deadline / 2),
+    )
+    return ServeConfig(
+        kubeconfig=flags.kubeconfig,
+        bind_address=flags.bind_address,
+        port=flags.port,
+        tls_cert_file=flags.tls_cert_file,
+        tls_private_key_file=flags.tls_private_key_file,
+        shutdown_delay=flags.shutdown_delay,
+        log_format=log_format,
+        config=Config(
+            enabled=flags.enabled,
+            namespace=flags.namespace,
+            service_account=flags.service_account,
+            identity=flags.identity or f"{socket.gethostname()}-{os.getpid()}",
+            raw_names=raw_names,
+            policies=policies,
+            owner_cluster_role=flags.owner_cluster_role,
+            pace=pace,
+        ),
+    )
+
+
+def _word(kind: type[W], flag: str, word: str, problems: list[str]) -> W | None:
+    try:
+        return kind(word)
+    except ValueError:
+        known = ", ".join(item.value for item in kind)
+        problems.append(f"{flag}: {word!r} is not one of {known}")
+        return None
+
+
+def _file_problems(flags: Flags) -> list[str]:
+    problems = []
+    for flag, path, needed in (
+        ("--tls-cert-file", flags.tls_cert_file, True),
+        ("--tls-private-key-file", flags.tls_private_key_file, True),
+        ("--kubeconfig", flags.kubeconfig, False),
+    ):
+        if path is None and needed:
+            problems.append(f"{flag} is missing: kube-apiserver calls over TLS only")
+        elif path is not None and not path.is_file():
+            problems.append(f"{flag}: there is no file {path}")
+    return problems
+
+
+def _number_problems(flags: Flags) -> list[str]:
+    problems = []
+    if not 1 <= flags.port <= 65535:  # noqa: PLR2004 -- the range of a TCP port
+        problems.append(f"--port: {flags.port} is not between 1 and 65535")
+    if not flags.lease_duration > flags.renew_deadline > flags.retry_period > 0:
+        problems.append(
+            "--lease-duration, --renew-deadline, --retry-period must fall in that order and be "
+            f"positive; they are {flags.lease_duration:g}, {flags.renew_deadline:g} and "
+            f"{flags.retry_period:g} seconds"
+        )
+    for flag, value in (
+        ("--fence-wait", flags.fence_wait),
+        ("--shutdown-delay", flags.shutdown_delay),
+    ):
+        if value < 0:
+            problems.append(f"{flag}: {value:g} seconds is negative")
+    return problems

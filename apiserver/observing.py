@@ -1,0 +1,102 @@
+"""What the binder, the client and the caches report, as metrics and log lines."""
+
+import asyncio
+from collections import Counter
+
+import structlog
+
+from apiserver.metrics import Metrics
+from gpu.binder.report import PassReport
+from gpu.cluster.caches import Caches
+from gpu.cluster.http import Observation
+from gpu.errors import DecodeError
+from gpu.objects.claims import GPUClaim, Phase
+from gpu.objects.classes import GPUClass
+from gpu.objects.kinds import Kind
+from gpu.objects.meta import ObjectKey
+from gpu.ports import Outcome
+
+log = structlog.get_logger(__name__)
+
+_LAG_STEP = 0.02
+_GAUGES_EVERY = 5.0
+
+
+class Observing:
+    """Metrics and logs of one process. Its methods never raise and never wait."""
+
+    def __init__(self, metrics: Metrics, identity: str) -> None:
+        self._metrics = metrics
+        self._identity = identity
+        self._last_errors: frozenset[str] = frozenset()
+
+    # gpu.binder.report.Observer
+
+    def passed(self, report: PassReport) -> None:
+        """Count one pass; a failure is logged when it is new, not once a pass."""
+        for phase, spent in report.phases.items():
+            self._metrics.pass_seconds.labels(phase=phase).observe(spent.deciding + spent.writing)
+        refused = [item for item in report.failed if item.outcome is Outcome.REFUSED]
+        self._metrics.write_refusals.inc(len(refused))
+        self._metrics.quarantined_sets.set(report.quarantined)
+        errors = frozenset(f"{item.object}: {item.words}" for item in report.failed)
+        for item in report.failed:
+            if f"{item.object}: {item.words}" not in self._last_errors:
+                log.warning(
+                    "write failed",
+                    change=item.change,
+                    object=item.object,
+                    outcome=item.outcome.value,
+                    error=item.words,
+                )
+        self._last_errors = errors
+
+    def crashed(self, error: Exception) -> None:
+        """Log a pass that ended by an exception."""
+        log.error("pass ended early", error=f"{type(error).__name__}: {error}")
+
+    def leading(self, term: int | None) -> None:
+        """Note that leadership began with a term, or ended."""
+        self._metrics.leader.labels(name=self._identity).set(0 if term is None else 1)
+        if term is None:
+            log.info("no longer placing", identity=self._identity)
+        else:
+            log.info("placing", identity=self._identity, term=term)
+
+    # gpu.cluster
+
+    def requested(self, seen: Observation) -> None:
+        """Count one request to kube-apiserver."""
+        self._metrics.client_requests.labels(
+            code=str(seen.code or "<error>"), method=seen.verb, host="kube-apiserver"
+        ).inc()
+        self._metrics.client_seconds.labels(verb=seen.verb, host="kube-apiserver").observe(
+            seen.seconds
+        )
+
+    def malformed(self, kind: Kind, key: ObjectKey, error: DecodeError) -> None:
+        """Log an object that cannot be read."""
+        log.warning("object not readable", kind=kind.kind, object=str(key), error=str(error))
+
+    async def gauges(self, caches: Caches) -> None:
+        """Set the gauges that follow the stores, until cancelled."""
+        while True:
+            await asyncio.sleep(_GAUGES_EVERY)
+            phases = Counter(claim.phase for claim in caches.items(GPUClaim))
+            for phase in Phase:
+                self._metrics.claims.labels(phase=phase.value).set(phases[phase])
+            for offer in caches.items(GPUClass):
+                for state, units in (("held", offer.status.held), ("free", offer.status.free)):
+                    self._metrics.units.labels(offer.name, state).set(units)
+            for kind in caches.reflectors:
+                self._metrics.malformed_objects.labels(kind=kind.kind).set(
+                    len(caches[kind].malformed)
+                )
+
+    async def loop_lag(self) -> None:
+        """Measure how late the event loop wakes from a short sleep, until cancelled."""
+        loop = asyncio.get_running_loop()
+        while True:
+            due = loop.time() + _LAG_STEP
+            await asyncio.sleep(_LAG_STEP)
+            self._metrics.loop_lag.observe(max(0.0, loop.time() - due))

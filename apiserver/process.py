@@ -1,0 +1,292 @@
+"""Composition root: the only file that builds things; wiring, TaskGroup, shutdown order.
+
+Start: the listener first, since discovery must answer before anything is synced; then trust, caches
+and projection; leadership last. Stop: readiness turns red and the lease is given up at once, a while
+later the listener closes, caches last.
+"""
+
+import asyncio
+import contextlib
+import signal
+import sys
+from collections.abc import AsyncIterator, Coroutine
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+from aiohttp import web
+
+import policies.keeper
+from apiserver import app, appkeys, authn, authz, logs, metrics, tls, trust
+from apiserver import teardown as _teardown
+from apiserver.checks import Health
+from apiserver.clock import SystemClock
+from apiserver.flags import LogFormat, ServeConfig
+from apiserver.observing import Observing
+from apiserver.projection import Projection
+from apiserver.source import CachesSource
+from gpu import keys
+from gpu.binder.lead import Binder
+from gpu.cluster import credentials, lease
+from gpu.cluster.caches import Caches
+from gpu.cluster.client import Client
+from gpu.config import Config
+from policies import standing
+
+log = structlog.get_logger(__name__)
+
+SWITCH_INTERVAL: Final = 0.0005
+"""Seconds: the pass runs in a thread, and the event loop must get the interpreter back soon."""
+FAILING: Final = 5.0
+"""Seconds a watch may be broken before readiness turns red."""
+TORN_DOWN: Final = 5.0
+"""Seconds between looks at whether the release is still being torn down."""
+CONTEND_AGAIN: Final = 1.0
+"""Seconds a deposed leader waits before it contends again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Process:
+    """Everything one process consists of."""
+
+    serve: ServeConfig
+    clock: SystemClock
+    client: Client
+    caches: Caches
+    source: CachesSource
+    projection: Projection
+    trust: trust.Keeper
+    serving: tls.Serving
+    health: Health
+    observing: Observing
+    binder: Binder
+    leadership: lease.Leadership
+    runner: web.AppRunner
+
+    async def lead(self, hold: lease.Hold) -> None:
+        """Bind and keep the policies while the lease is held."""
+        await self.caches.wait_synced()
+        while await _teardown.still_torn_down(self.client, self.serve.config):
+            log.warning("torn down: nothing is done until a new install", again_s=TORN_DOWN)
+            await asyncio.sleep(TORN_DOWN)
+        keeper = policies.keeper.Keeper(
+            self.client,
+            self.serve.config,
+            report=standing.on_binder(self.client, self.clock),
+            leading=hold.valid,
+        )
+        await _until_first(
+            self.binder.lead(hold), keeper.run(), _teardown.until_marked(self.caches)
+        )
+
+    async def contend(self) -> None:
+        """Contend for the lease for ever; a leader that was deposed starts over as a follower."""
+        while True:
+            await self.leadership.run(self.lead)
+            await asyncio.sleep(CONTEND_AGAIN)
+
+
+async def _until_first(*works: Coroutine[Any, Any, None]) -> None:
+    """Run all of them until one returns or raises; the others are cancelled and waited for."""
+    ended = asyncio.Event()
+
+    async def until_end(work: Coroutine[Any, Any, None]) -> None:
+        await work
+        ended.set()
+
+    async with asyncio.TaskGroup() as tasks:
+        running = [tasks.create_task(until_end(work)) for work in works]
+        await ended.wait()
+        for task in running:
+            task.cancel()
+
+
+async def serve(settings: ServeConfig) -> int:
+    """Run until SIGTERM or SIGINT; returns the exit status."""
+    logs.configure(settings.log_format)
+    sys.setswitchinterval(SWITCH_INTERVAL)
+    try:
+        access = await credentials.load(settings.kubeconfig)
+        certificate = tls.Serving(settings.tls_cert_file, settings.tls_private_key_file)
+    except (credentials.LoginError, OSError) as error:
+        log.error("cannot start", error=f"{type(error).__name__}: {error}")  # noqa: TRY400 -- no bug
+        return 1
+    made = metrics.create()
+    observing = Observing(made, settings.config.identity)
+    async with (
+        Client(access, observe=observing.requested) as client,
+        # Access reviews have connections of their own: a burst of writes must not queue them.
+        Client(access, observe=observing.requested, connections=16) as reviewer,
+    ):
+        process = _build(settings, made, observing, certificate, client, reviewer)
+        return await _run(process)
+
+
+async def teardown(kubeconfig: Path | None, config: Config, *, release_gates: bool) -> bool:
+    """Do what the chart's pre-delete hook does; says what it did, True when all of it was done."""
+    logs.configure(LogFormat.CONSOLE)
+    try:
+        access = await credentials.load(kubeconfig)
+    except (credentials.LoginError, OSError) as error:
+        log.error("cannot start", error=f"{type(error).__name__}: {error}")  # noqa: TRY400 -- no bug
+        return False
+    async with Client(access) as client:
+        done = await _teardown.teardown(
+            client,
+            config,
+            release_gates=release_gates,
+            report=lambda line: print(line, flush=True),  # noqa: T201 -- the command's answer
+        )
+    return done.clean
+
+
+def _build(  # noqa: PLR0917 -- what `serve` opened, handed on once
+    settings: ServeConfig,
+    made: metrics.Metrics,
+    observing: Observing,
+    certificate: tls.Serving,
+    client: Client,
+    reviewer: Client,
+) -> Process:
+    clock = SystemClock()
+    caches = Caches(client, report=observing.malformed)
+    source = CachesSource(caches, client)
+    projection = Projection(source, enabled=settings.config.enabled)
+    keeper = trust.Keeper(
+        reviewer,
+        changed=lambda found: certificate.trust(found.authorities),
+        failed=made.trust_errors.inc,
+    )
+    health = Health()
+    services = appkeys.Services(
+        authenticator=authn.Authenticator(lambda: keeper.trust, reviewer, clock.now),
+        authorizer=authz.Authorizer(reviewer),
+        projection=projection,
+        metrics=made,
+        health=health,
+        build=appkeys.Build(version=metadata.version("cozystack-gpu")),
+    )
+    pace = settings.config.pace
+    process = Process(
+        serve=settings,
+        clock=clock,
+        client=client,
+        caches=caches,
+        source=source,
+        projection=projection,
+        trust=keeper,
+        serving=certificate,
+        health=health,
+        observing=observing,
+        binder=Binder(
+            reader=caches,
+            writer=client,
+            config=settings.config,
+            clock=clock,
+            observer=observing,
+        ),
+        leadership=lease.Leadership(
+            reviewer,
+            lease.Place(settings.config.namespace, keys.LEASE_NAME),
+            settings.config.identity,
+            clock=clock,
+            timing=lease.Timing(
+                lease_duration=pace.lease_duration,
+                renew_deadline=pace.renew_deadline,
+                retry=pace.retry_period,
+            ),
+        ),
+        runner=web.AppRunner(app.build(services), **app.RUNNER),
+    )
+    _add_checks(process)
+    return process
+
+
+def _add_checks(process: Process) -> None:
+    caches, health = process.caches, process.health
+
+    def synced() -> str:
+        waiting = caches.waiting_for
+        return f"not listed yet: {', '.join(waiting)}" if waiting else ""
+
+    def watched() -> str:
+        now = asyncio.get_running_loop().time()
+        broken = [kind for kind, since in caches.failing.items() if now - since > FAILING]
+        return f"cannot be read now: {', '.join(broken)}" if broken else ""
+
+    def trusted() -> str:
+        return "" if process.trust.loaded else "extension-apiserver-authentication is not read yet"
+
+    def certified() -> str:
+        left = process.serving.not_after() - process.clock.now()
+        return "the serving certificate has ended" if left.total_seconds() < 0 else ""
+
+    health.add("caches-synced", synced)
+    health.add("kube-apiserver", watched)
+    health.add("front-proxy-trust", trusted)
+    health.add("serving-certificate", certified)
+
+
+async def _run(process: Process) -> int:
+    async with _listening(process), asyncio.TaskGroup() as tasks:
+        await process.trust.refresh()
+        background = [
+            tasks.create_task(work, name=name) for name, work in _background(process).items()
+        ]
+        leading = tasks.create_task(process.contend(), name="leadership")
+        await _asked_to_stop()
+        log.info("stopping", delay_s=process.serve.shutdown_delay)
+        process.health.draining = True
+        leading.cancel()
+        await asyncio.wait([leading])
+        await asyncio.sleep(process.serve.shutdown_delay)
+        process.projection.close()
+        await process.runner.cleanup()
+        for task in background:
+            task.cancel()
+    return 0
+
+
+def _background(process: Process) -> dict[str, Coroutine[Any, Any, None]]:
+    return {
+        "trust": process.trust.run(),
+        "certificate": process.serving.watch(),
+        "caches": process.caches.run(),
+        "projection": process.projection.run(),
+        "gauges": process.observing.gauges(process.caches),
+        "loop lag": process.observing.loop_lag(),
+    }
+
+
+@contextlib.asynccontextmanager
+async def _listening(process: Process) -> AsyncIterator[None]:
+    runner = process.runner
+    await runner.setup()
+    try:
+        site = web.TCPSite(
+            runner,
+            process.serve.bind_address,
+            process.serve.port,
+            ssl_context=process.serving.context,
+        )
+        await site.start()
+        log.info(
+            "serving",
+            address=process.serve.bind_address,
+            port=process.serve.port,
+            identity=process.serve.config.identity,
+            enabled=process.serve.config.enabled,
+        )
+        yield
+    finally:
+        await runner.cleanup()
+
+
+async def _asked_to_stop() -> None:
+    stop = asyncio.Event()
+    running = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        running.add_signal_handler(number, stop.set)
+    await stop.wait()

@@ -1,0 +1,173 @@
+"""A site: a control plane with the product on it, nodes, classes and tenants, for whole stories."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from devcluster import control_plane, probes, product, simulator, tenants
+from devcluster.plane import ControlPlane
+from gpu import keys
+from gpu.cluster import errors
+from gpu.cluster.client import Client
+from gpu.objects import kinds
+
+H100 = "nvidia.com/GH100_H100"
+FAST = ("--lease-duration=4", "--renew-deadline=3", "--retry-period=0.5", "--fence-wait=0.5")
+"""A lease for tests that are not about how long a takeover takes."""
+CATALOG = "/apis/catalog.gpu.cozystack.io/v1alpha1"
+
+
+@dataclass
+class Site:
+    """What a story works with; every write is the administrator's unless said otherwise."""
+
+    cp: ControlPlane
+    product: product.Product
+    admin: Client
+    nodes: simulator.Simulator
+
+    async def node(self, name: str, units: int, resource: str = H100) -> None:
+        """Make a ready node that serves units of a resource."""
+        await self.nodes.add(simulator.Simulated(name=name, resources={resource: units}))
+
+    async def offer(self, name: str, resource: str = H100, **spec: Any) -> None:
+        """Publish a passthrough class."""
+        source = {"devicePlugin": {"resourceName": resource}}
+        body = {
+            "metadata": {"name": name},
+            "spec": {"mode": "passthrough", "source": source, **spec},
+        }
+        await self.admin.create(kinds.GPU_CLASSES, body)
+
+    async def tenant(self, name: str, **quotas: int) -> None:
+        """Make a tenant; `total=4` or `h100=2` are its budgets, none leaves it unbounded."""
+        declared = {f"{keys.QUOTA_PREFIX}{key}": units for key, units in quotas.items()}
+        await tenants.add(self.admin, name, declared or None)
+
+    def person(self, tenant: str, level: str = "admin") -> Client:
+        """Return a client with the rights of a person of the tenant."""
+        return tenants.acting(self.admin, tenant, level)
+
+    async def order(self, tenant: str, name: str, class_name: str, count: int = 1) -> None:
+        """Order as a person of the tenant."""
+        body = {
+            "metadata": {"name": name, "namespace": tenant},
+            "spec": {"className": class_name, "count": count},
+        }
+        await self.person(tenant).create(kinds.GPU_CLAIMS, body)
+
+    async def claim(self, tenant: str, name: str) -> dict[str, Any]:
+        """Return a claim as stored."""
+        return await self.admin.get(kinds.GPU_CLAIMS, name, tenant)
+
+    async def claims(self) -> list[dict[str, Any]]:
+        """Return every claim as stored."""
+        return list((await self.admin.list_all(kinds.GPU_CLAIMS)).items)
+
+    async def bound(self, tenant: str, name: str, within: float = 15.0) -> str:
+        """Wait until a claim is Bound; return its node."""
+
+        async def node() -> str:
+            status = (await self.claim(tenant, name)).get("status") or {}
+            return status["nodeName"] if status.get("phase") == "Bound" else ""
+
+        return await until(node, within, f"{tenant}/{name} Bound")
+
+    async def waits(self, tenant: str, name: str, code: str, within: float = 15.0) -> str:
+        """Wait until a claim is Pending for a reason; return what it says."""
+
+        seen: dict[str, Any] = {}
+
+        async def message() -> str:
+            status = (await self.claim(tenant, name)).get("status") or {}
+            seen.update(status)
+            if code not in status.get("reasons", []):
+                return ""
+            assert status["phase"] == "Pending", status
+            found = [c for c in status["conditions"] if c["type"] == "Waiting"]
+            assert [c["status"] for c in found] == ["True"], status
+            return str(found[0]["message"])
+
+        what = f"{tenant}/{name} waiting for {code}"
+        return await until(message, within, lambda: f"{what}, its status is {seen}")
+
+    async def gone(self, tenant: str, name: str, within: float = 15.0) -> None:
+        """Wait until a claim is not there any more."""
+
+        async def absent() -> bool:
+            try:
+                await self.claim(tenant, name)
+            except errors.NotFound:
+                return True
+            return False
+
+        await until(absent, within, f"{tenant}/{name} gone")
+
+    async def served(self, resource: str, tenant: str, name: str) -> dict[str, Any]:
+        """Return an object of the aggregated API, as the tenant sees it."""
+        path = f"{CATALOG}/namespaces/{tenant}/{resource}/{name}"
+        return dict(await self.person(tenant).raw("GET", path))
+
+    async def ready(self, identity: str) -> bool:
+        """Ask a replica itself whether it is ready."""
+        replica = self.product.replicas[identity]
+        return await probes.answers_ok(f"{replica.url}/readyz", self.cp.pki.ext_ca.crt)()
+
+    async def booked(self) -> dict[str, int]:
+        """Return units held per node, from the claims alone; fails when a node is over-booked."""
+        held: dict[str, int] = {}
+        for claim in await self.claims():
+            status = claim.get("status") or {}
+            if status.get("phase") == "Bound":
+                node = status["nodeName"]
+                held[node] = held.get(node, 0) + claim["spec"]["count"]
+        for name, units in held.items():
+            node = await self.admin.get(kinds.NODES, name)
+            served = sum(
+                int(amount)
+                for resource, amount in node["status"]["allocatable"].items()
+                if "/" in resource
+            )
+            assert units <= served, f"{name} serves {served} units and holds {units}"
+        return held
+
+
+async def until(
+    found: Callable[[], Awaitable[Any]], within: float, what: str | Callable[[], str]
+) -> Any:
+    """Ask again until the answer is true; fails with the last answer after `within` seconds."""
+    answer: Any = None
+    try:
+        async with asyncio.timeout(within):
+            while True:
+                with contextlib.suppress(errors.Unreachable, errors.ServerFault, errors.Throttled):
+                    answer = await found()
+                    if answer:
+                        return answer
+                await asyncio.sleep(0.05)
+    except TimeoutError:
+        told = what if isinstance(what, str) else what()
+        raise AssertionError(f"not after {within:g} s: {told} (last answer: {answer!r})") from None
+
+
+@contextlib.asynccontextmanager
+async def opened(
+    directory: Path, *, flags: Sequence[str] = FAST, start: bool = True
+) -> AsyncIterator[Site]:
+    """Bring up a plane of one's own with the product installed, and running unless told not to."""
+    async with control_plane.control_plane(directory) as cp, cp.admin() as admin:
+        found = await product.install(cp, admin)
+        site = Site(cp, found, admin, simulator.Simulator(admin))
+        if start:
+            await found.start(flags=flags)
+            await found.available()
+        yield site
+
+
+def now() -> datetime:
+    """Return the wall time: certificates begin when they are made."""
+    return datetime.now(UTC)  # noqa: TID251 -- as it says

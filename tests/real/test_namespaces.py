@@ -1,0 +1,79 @@
+"""A namespace with claims deletes within seconds: product up, disabled, and right after its start."""
+
+import asyncio
+import time
+
+import pytest
+import pytest_asyncio
+
+from gpu.cluster import errors
+from gpu.objects import kinds
+from tests.real import site as sites
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+SECONDS = 20.0
+"""The namespace controller itself waits 5 s between its looks."""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def site(binaries_built, tmp_path_factory):
+    async with sites.opened(tmp_path_factory.mktemp("namespaces")) as opened:
+        await opened.node("gpu-1", 8)
+        await opened.offer("h100")
+        yield opened
+
+
+async def with_claims(site, tenant):
+    await site.tenant(tenant)
+    await site.order(tenant, "held", "h100", 1)
+    await site.order(tenant, "waiting", "h100", 99)
+    await site.bound(tenant, "held")
+    await site.waits(tenant, "waiting", "NoFreeUnits")
+
+
+async def deleted(site, tenant):
+    began = time.monotonic()
+    await site.admin.delete(kinds.NAMESPACES, tenant)
+
+    async def gone():
+        try:
+            found = await site.admin.get(kinds.NAMESPACES, tenant)
+        except errors.NotFound:
+            return True
+        gone.last = found["status"]
+        return False
+
+    await sites.until(gone, SECONDS, f"namespace {tenant} gone")
+    return time.monotonic() - began
+
+
+async def test_with_the_product_up(site):
+    await with_claims(site, "tenant-up")
+    assert await deleted(site, "tenant-up") < SECONDS
+
+
+async def test_right_after_its_start(site):
+    await with_claims(site, "tenant-fresh")
+    await site.product.stop()
+    starting = asyncio.ensure_future(site.product.start(flags=sites.FAST))
+    assert await deleted(site, "tenant-fresh") < SECONDS
+    await starting
+
+
+async def test_disabled(site):
+    await with_claims(site, "tenant-off")
+    await site.product.stop()
+    await site.product.start(flags=(*sites.FAST, "--no-enabled"))
+    assert await deleted(site, "tenant-off") < SECONDS
+
+
+async def test_disabled_it_places_nothing_and_its_lists_are_empty(site):
+    await site.tenant("tenant-idle")
+    await site.order("tenant-idle", "unplaced", "h100")
+    await asyncio.sleep(2)
+    assert (await site.claim("tenant-idle", "unplaced")).get("status") is None
+    person = site.person("tenant-idle")
+    for resource in ("options", "gpuoffers", "quotagates"):
+        found = await person.raw("GET", f"{sites.CATALOG}/namespaces/tenant-idle/{resource}")
+        assert found["items"] == []
