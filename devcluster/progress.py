@@ -1,5 +1,6 @@
 """One line per step for a person: what, how long, what is left; a spinner where there is a terminal."""
 
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,7 +8,11 @@ from contextlib import contextmanager
 import rich.console
 import rich.markup
 
-console = rich.console.Console(highlight=False, soft_wrap=True)
+_WIDE = 120  # columns where there is no terminal to ask
+
+console = rich.console.Console(
+    highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else _WIDE
+)
 """Where progress goes; with no terminal behind it: plain lines, no spinner."""
 
 

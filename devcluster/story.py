@@ -48,9 +48,9 @@ async def tell(admin: client.Client) -> Ending:
     hoster = admin.acting_as("hoster", [HOSTER_GROUP, "system:authenticated"])
     await _set_the_stage(admin, hoster)
     acme, globex = (tenants.acting(admin, tenant) for tenant in examples.TENANTS)
-    progress.say("\n[bold]acme[/bold] looks at what it can order:")
-    progress.say(await _offers(acme, "tenant-acme"))
+    await _look(acme, "acme")
     first_bound = await _order(acme, "acme", "orders/acme.yaml")
+    await _look(globex, "globex")
     await _order(globex, "globex", "orders/globex.yaml")
     await _order_too_much(globex)
     await _show_the_end(hoster, {"tenant-acme": acme, "tenant-globex": globex})
@@ -88,6 +88,13 @@ async def _offered(acme: client.Client) -> None:
             f"The catalogue does not show in gpuoffers after {_BOUND_WITHIN:.0f} s; "
             f"the last answer was: {said[:400].strip() or 'none'}"
         ) from error
+
+
+async def _look(who: client.Client, name: str) -> None:
+    tenant = f"tenant-{name}"
+    path = f"{_CATALOG}/namespaces/{tenant}/gpuoffers"
+    progress.say(f"\n[bold]{name}[/bold] looks at what it can order:")
+    progress.say(await tables.fetch(who, path, f"Offers to {tenant} (gpuoffers)"))
 
 
 async def _order(who: client.Client, name: str, file: str) -> float:
@@ -165,14 +172,8 @@ async def _show_the_end(hoster: client.Client, people: Mapping[str, client.Clien
     claims = f"/apis/{keys.GROUP}/{keys.VERSION}/gpuclaims"
     progress.say(await tables.fetch(hoster, claims, "Who ordered what (gpuclaims -A)"))
     for tenant, person in people.items():
-        progress.say(await _offers(person, tenant))
         path = f"{_CATALOG}/namespaces/{tenant}/quotagates"
         progress.say(await tables.fetch(person, path, f"Budget of {tenant} (quotagates)"))
-
-
-async def _offers(who: client.Client, tenant: str) -> Any:
-    path = f"{_CATALOG}/namespaces/{tenant}/gpuoffers"
-    return await tables.fetch(who, path, f"Offers to {tenant} (gpuoffers)")
 
 
 async def put(who: client.Client, body: Mapping[str, Any]) -> None:

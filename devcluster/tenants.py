@@ -30,11 +30,13 @@ def labels(tenant: str) -> dict[str, str]:
     return {f"tenant.cozystack.io/{name}": "" for name in (keys.TENANT_ROOT, *lines)}
 
 
-def objects(tenant: str, quotas: Mapping[str, int | str] | None = None) -> list[dict[str, Any]]:
+def objects(
+    tenant: str, quotas: Mapping[str, int | str] | None = None, *, entitled: bool = False
+) -> list[dict[str, Any]]:
     """Return the objects that make `tenant` (a namespace's name, `tenant-acme`), parent first.
 
-    `quotas` are what its parent grants it, by key; None leaves it unbounded. The HelmRelease lies
-    in the parent's namespace, which must be there.
+    `quotas` are what its parent grants it, by key; None leaves it unbounded. `entitled`: may it
+    order vGPU classes? The HelmRelease lies in the parent's namespace, which must be there.
     """
     parent, _, name = tenant.rpartition("-")
     parent = keys.TENANT_ROOT if parent == "tenant" else parent
@@ -46,20 +48,25 @@ def objects(tenant: str, quotas: Mapping[str, int | str] | None = None) -> list[
         },
         "spec": {"interval": "5m", "values": {"resourceQuotas": dict(quotas or {})}},
     }
-    namespace = {"metadata": {"name": tenant, "labels": labels(tenant)}}
+    marks = labels(tenant) | ({keys.VGPU_ENTITLED_LABEL: "true"} if entitled else {})
+    namespace = {"metadata": {"name": tenant, "labels": marks}}
     made = [_of(kinds.NAMESPACES, namespace), *_bindings(tenant)]
     return [*made, _of(kinds.HELM_RELEASES, release)]
 
 
 async def add(
-    admin: client.Client, tenant: str, quotas: Mapping[str, int | str] | None = None
+    admin: client.Client,
+    tenant: str,
+    quotas: Mapping[str, int | str] | None = None,
+    *,
+    entitled: bool = False,
 ) -> None:
     """Make a tenant as the administrator; `tenant-root` too when it is not there yet."""
     try:
         await admin.get(kinds.NAMESPACES, keys.TENANT_ROOT)
     except errors.NotFound:
         await admin.create(kinds.NAMESPACES, {"metadata": {"name": keys.TENANT_ROOT}})
-    for body in objects(tenant, quotas):
+    for body in objects(tenant, quotas, entitled=entitled):
         kind = _KINDS[body["kind"]]
         meta = body["metadata"]
         await admin.apply(kind, meta["name"], body, meta.get("namespace"), field_manager=_MANAGER)

@@ -93,17 +93,22 @@ def test_a_table_without_rows_is_drawn():
 
 
 @pytest.mark.parametrize(
-    ("tenant", "quotas"),
+    ("tenant", "quotas", "entitled"),
     [
-        pytest.param("acme", {"gpu.cozystack.io/total": 8, "gpu.cozystack.io/h100": 4}, id="acme"),
         pytest.param(
-            "globex", {"gpu.cozystack.io/h100": 2, "gpu.cozystack.io/l40s-quarter": 4}, id="globex"
+            "acme", {"gpu.cozystack.io/total": 8, "gpu.cozystack.io/h100": 4}, False, id="acme"
+        ),
+        pytest.param(
+            "globex",
+            {"gpu.cozystack.io/h100": 2, "gpu.cozystack.io/l40s-quarter": 4},
+            True,
+            id="globex",
         ),
     ],
 )
-def test_the_example_tenants_are_what_the_host_makes(tenant, quotas):
+def test_the_example_tenants_are_what_the_host_makes(tenant, quotas, entitled):
     written = examples.load(f"tenants/{tenant}.yaml")
-    assert written == tuple(tenants.objects(f"tenant-{tenant}", quotas))
+    assert written == tuple(tenants.objects(f"tenant-{tenant}", quotas, entitled=entitled))
 
 
 def test_every_example_is_of_a_kind_the_demo_can_make():
