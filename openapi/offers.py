@@ -27,7 +27,7 @@ SCHEMAS: Final[dict[str, meta.Schema]] = {
         {
             "free": meta.whole("Units free to order, for anybody."),
             "orderable": meta.whole("Most units one order of this tenant would get now."),
-            "reason": meta.text("Why not more, as one word; absent when nothing but supply binds."),
+            "reason": meta.text("Why not more, as one word."),
             "message": meta.text("Why not more, in words."),
         },
         ("free", "orderable"),

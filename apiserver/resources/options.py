@@ -66,6 +66,8 @@ def classes(world: World, tenant: TenantName) -> Iterable[Item]:
 def _described(one: GPUClass, offer: Offer) -> str:
     """Say what it is in the hoster's words, then what of it there is now."""
     now = f"{offer.free} free, up to {offer.orderable} in one order"
+    if not offer.orderable:
+        now = f"none to order now: {offer.message}"
     return f"{one.description}; {now}" if one.description else now
 
 

@@ -15,6 +15,8 @@ from gpu.objects.tenants import Namespace
 from gpu.units import QuotaKey, TenantName
 from gpu.world import World
 
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+
 
 def rows(world: World, namespace: str) -> tuple[Row, ...]:
     """Return the gate of every GPU quota key; none in a namespace that does not exist."""
@@ -27,16 +29,17 @@ def rows(world: World, namespace: str) -> tuple[Row, ...]:
 def name_of(key: QuotaKey) -> str:
     """Return the object name of a key: the class, `total`, or a raw name as a DNS name.
 
-    A raw name has a dot in it where a class has none; one that loses anything on the way (upper case,
-    underscores) gets a mark made from the whole.
+    A raw name has a dot in it where a class has none. A key that loses anything on the way (upper
+    case, underscores) gets a mark made from the whole; so does one of ours that no class can have.
     """
     short = key.removeprefix(keys.QUOTA_PREFIX)
-    if short != key:
+    if short != key and _LABEL.fullmatch(short):
         return short
-    plain = re.sub(r"[^a-z0-9.-]+", "-", key.lower().replace("/", ".")).strip("-.")
-    if plain == key.replace("/", "."):
+    plain = re.sub(r"[^a-z0-9.]+", "-", key.lower().replace("/", "."))
+    plain = re.sub(r"[-.]*\.[-.]*", ".", plain).strip("-.")
+    if short == key and plain == key.replace("/", "."):
         return plain
-    return f"{plain[:240]}-{hashlib.sha256(key.encode()).hexdigest()[:8]}"
+    return f"{plain[:240].rstrip('-.')}-{hashlib.sha256(key.encode()).hexdigest()[:8]}"
 
 
 def _row(home: Namespace, gate: Gate) -> Row:

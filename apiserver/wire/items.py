@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import NamedTuple
 
 from apiserver.wire.negotiate import META_GROUP
@@ -94,6 +95,7 @@ def partial(version: str, item: Item) -> JsonObject:
     }
 
 
+@lru_cache(maxsize=4096)
 def timestamp(moment: datetime) -> str:
     """Return RFC 3339 in UTC, whole seconds, as metav1.Time is written."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

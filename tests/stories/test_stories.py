@@ -10,6 +10,7 @@ import contextlib
 from dataclasses import replace
 from pathlib import Path
 
+import jsonschema
 import pytest
 import structlog
 import yaml
@@ -18,6 +19,7 @@ from apiserver.resources import RESOURCES
 from gpu import keys, settings
 from gpu.objects import claims, classes, kubevirt, nodes, pods, tenants
 from gpu.world import World
+from openapi import document, meta
 from tests.apiserver import fakes
 
 FOLDER = Path(__file__).parent
@@ -36,6 +38,7 @@ DECODE = {
     "ResourceQuota": ("quotas", tenants.decode_quota),
     "KubeVirt": ("kubevirts", kubevirt.decode_kubevirt),
 }
+SCHEMAS = document.schemas()
 
 
 class Cluster:
@@ -125,7 +128,37 @@ async def ask(client, step: dict) -> list[str]:
     code = step.get("code", 200)
     if answer.status != code:
         return [f"answered {answer.status} instead of {code}: {await answer.text()}"]
-    return differences(step["body"], await answer.json())
+    found = await answer.json()
+    return [*differences(step["body"], found), *against_schema(found)]
+
+
+def against_schema(found: dict) -> list[str]:
+    """Judge an answer by the schema that is served for its kind; Tables and Statuses have none."""
+    name = f"{meta.PREFIX}catalog.v1alpha1.{found['kind']}"
+    if name not in SCHEMAS:
+        return []
+    schema = {"$ref": f"#/components/schemas/{name}", "components": {"schemas": SCHEMAS}}
+    judge = jsonschema.Draft202012Validator(schema)
+    extra = [f"{path}: not in the schema" for path in unknown(found, SCHEMAS[name])]
+    return [error.message for error in judge.iter_errors(found)] + extra
+
+
+def unknown(value: object, schema: dict, path: str = "") -> list[str]:
+    """Members of an answer that the served schema does not describe."""
+    while "allOf" in schema or "$ref" in schema:
+        target = schema["$ref"] if "$ref" in schema else schema["allOf"][0]["$ref"]
+        schema = SCHEMAS[target.rsplit("/", 1)[-1]]
+    if isinstance(value, list):
+        return [line for one in value for line in unknown(one, schema["items"], f"{path}[]")]
+    if not isinstance(value, dict) or "properties" not in schema:
+        return []
+    known = schema["properties"]
+    return [f"{path}.{key}" for key in value if key not in known] + [
+        line
+        for key, one in value.items()
+        if key in known
+        for line in unknown(one, known[key], f"{path}.{key}")
+    ]
 
 
 def test_a_difference_is_seen():
@@ -133,4 +166,7 @@ def test_a_difference_is_seen():
     assert differences({"a": [1]}, {"a": [1], "b": 2}) == []
     assert differences({"a": [1]}, {"a": [1, 2]}) == ["body.a: 2 elements instead of 1: [1, 2]"]
     assert differences({"a": {"b": 1}}, {"a": {}}) == ["body.a.b: None instead of 1"]
+    assert unknown({"spec": {"nope": 1}}, SCHEMAS[f"{meta.PREFIX}catalog.v1alpha1.Option"]) == [
+        ".spec.nope"
+    ]
     assert differences({"a": 1}, []) == ["body: [] instead of {'a': 1}"]
