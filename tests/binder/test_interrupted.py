@@ -65,11 +65,11 @@ class Case:
 HELD = raws.a_claim("held", count=3, meta={"finalizers": ["gpu.cozystack.io/claim"]})
 CASES = {
     "one order": Case({"n1": 8}, orders(1)),
-    "room for all": Case({"n1": 8, "n2": 8}, orders(3, 3, 3, 3)),
-    "room for some": Case({"n1": 8, "n2": 4}, orders(4, 4, 4, 4, 4)),
-    "one after the other": Case({"n1": 8, "n2": 4}, orders(4, 4, 4, 4), in_flight=1),
+    "room for all": Case({"n1": 8, "n2": 8}, orders(5, 5, 3)),
+    "room for some": Case({"n1": 4, "n2": 4}, orders(4, 4, 4)),
+    "one after the other": Case({"n1": 4, "n2": 4}, orders(4, 4, 4), in_flight=1),
     "a budget for some": Case({"n1": 8}, orders(2, 2, 2), {"total": 4}),
-    "two tenants": Case({"n1": 6}, orders(2, 2) + orders(2, 2, tenant="tenant-b")),
+    "two tenants": Case({"n1": 4}, orders(2, 2) + orders(2, tenant="tenant-b")),
     "with holds": Case({"n1": 8}, [HELD | {"status": raws.bound("n1")}, *orders(5, 5)]),
     "with a deleted hold": Case(
         {"n1": 8},

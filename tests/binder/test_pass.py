@@ -196,3 +196,68 @@ async def test_missing_settings_are_written_and_edited_ones_healed_and_told():
     assert "by hand" in (await rig.once()).settings_healed
     assert rig.cluster._objects[kinds.CONFIG_MAPS][key]["data"] == good
     assert (await rig.once()).settings_healed == ""
+
+
+async def test_the_echo_of_our_own_writes_is_no_reason_for_a_pass():
+    rig = a_rig(raws.a_claim("x"), raws.a_claim("y", count=100))
+    assert not (await rig.passes.once(forced=False)).skipped
+    rig.window.show()
+    assert (await rig.passes.once(forced=False)).skipped
+    assert not (await rig.passes.once(forced=True)).skipped
+
+
+async def test_a_change_by_somebody_else_beside_the_echo_is_a_reason():
+    rig = a_rig(raws.a_claim("x"))
+    await rig.passes.once(forced=False)
+    rig.cluster.put(kinds.GPU_CLAIMS, raws.a_claim("y"))
+    rig.window.show()
+    report = await rig.passes.once(forced=False)
+    assert not report.skipped
+    assert rig.placed() == {"tenant-a/x": "n1", "tenant-a/y": "n1"}
+
+
+async def test_what_came_while_the_pass_was_writing_is_not_taken_for_an_echo():
+    rig = a_rig(raws.a_claim("x"))
+
+    def order_meanwhile(write: Any) -> bool:
+        if write.subresource == "status" and rig.claim("y") is None:
+            rig.cluster.put(kinds.GPU_CLAIMS, raws.a_claim("y"))
+            rig.window.show()
+        return False
+
+    rig.cluster.refuse(order_meanwhile, CONFLICT)
+    await rig.passes.once(forced=False)
+    assert rig.placed() == {"tenant-a/x": "n1"}
+    assert not (await rig.passes.once(forced=False)).skipped
+    assert rig.placed() == {"tenant-a/x": "n1", "tenant-a/y": "n1"}
+
+
+@pytest.mark.parametrize("what", ["failed", "released", "gone"])
+async def test_a_pass_that_left_work_undone_is_followed_by_a_whole_one(what):
+    meta = raws.DELETED if what == "released" else CLAIM
+    rig = a_rig(raws.a_claim("x", meta=meta), raws.a_claim("y", meta=CLAIM))
+    if what == "failed":
+        rig.cluster.fail(Fault(at=1, executed=False, error=CONFLICT))
+    if what == "gone":
+        rig.cluster._objects[kinds.GPU_CLAIMS].pop(ObjectKey("tenant-a", "x"))
+    await rig.passes.once(forced=False)
+    rig.window.show()
+    assert not (await rig.passes.once(forced=False)).skipped
+
+
+@pytest.mark.parametrize(
+    ("observed", "units"),
+    [("2026-01-02T03:02:05Z", 2), ("2026-01-02T03:01:04Z", 8), (None, 8)],
+    ids=["two minutes old", "three minutes old", "no time at all"],
+)
+async def test_inventory_that_is_stale_is_unknown_and_frees_or_takes_nothing(observed, units):
+    devices = [{"id": f"gpu-{n}", "resourceName": raws.RESOURCE, "healthy": True} for n in range(2)]
+    rig = a_rig(raws.a_claim("x", count=units))
+    rig.store(
+        inventory=[raws.an_inventory("n1", status={"devices": devices, "observedAt": observed})]
+    )
+    rig.cluster.put(kinds.GPU_CLAIMS, raws.a_claim("y", count=units, at=1))
+    await rig.until_still()
+    assert rig.placed() == {"tenant-a/x": "n1"}
+    stored = rig.cluster._objects[kinds.GPU_NODES][ObjectKey("", "n1")]["status"]
+    assert stored["resources"] == [{"name": raws.RESOURCE, "held": units, "free": 0}]

@@ -1,6 +1,5 @@
 """Window: a Reader over a FakeCluster that shows what was stored when `show` was last called."""
 
-import copy
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -46,6 +45,7 @@ class Window:
         self._malformed: dict[type, dict[ObjectKey, str]] = {}
         self._subscribers: list[Callable[[], None]] = []
         self._at = 0
+        self._seen: dict[tuple[str, str], Any] = {}
         self.show()
 
     def show(self) -> None:
@@ -53,14 +53,21 @@ class Window:
         self._at = self._cluster.version
         for view, (kind, decode) in DECODERS.items():
             found, malformed = [], {}
-            for key, raw in sorted(copy.deepcopy(self._cluster._objects.get(kind, {})).items()):
+            for key, raw in sorted(self._cluster._objects.get(kind, {}).items()):
                 try:
-                    found.append(decode(raw))
+                    found.append(self._decoded(raw, decode))
                 except DecodeError as error:
                     malformed[key] = str(error)
             self._items[view], self._malformed[view] = tuple(found), malformed
         for changed in self._subscribers:
             changed()
+
+    def _decoded(self, raw: dict[str, Any], decode: Callable[[Any], Any]) -> Any:
+        """Decode each version of an object once; the cluster never changes a stored dict in place."""
+        version = (raw["metadata"]["uid"], raw["metadata"]["resourceVersion"])
+        if version not in self._seen:
+            self._seen[version] = decode(raw)
+        return self._seen[version]
 
     def items(self, view: type) -> tuple[Any, ...]:
         return self._items[view]

@@ -22,36 +22,34 @@ def changes_of(scene: Scene) -> Iterator[Change]:
     world = scene.world
     named = {claim.class_name for claim in world.claims}
     for offer in world.classes:
-        if scene.leaves_alone(changes.object_set(GPU_CLASSES, offer.meta.key)):
-            continue
         if not offer.meta.deleting:
-            yield from _add(GPU_CLASSES, offer.meta, keys.CLASS_FINALIZER)
+            yield from _add(scene, GPU_CLASSES, offer.meta, keys.CLASS_FINALIZER)
         elif offer.name not in named and not world.unreadable_claims:
-            yield from _drop(GPU_CLASSES, offer.meta, keys.CLASS_FINALIZER)
+            yield from _drop(scene, GPU_CLASSES, offer.meta, keys.CLASS_FINALIZER)
     for claim in world.claims:
-        if not claim.meta.deleting and not scene.leaves_alone(
-            changes.object_set(GPU_CLAIMS, claim.key)
-        ):
-            yield from _add(GPU_CLAIMS, claim.meta, keys.CLAIM_FINALIZER)
+        if not claim.meta.deleting:
+            yield from _add(scene, GPU_CLAIMS, claim.meta, keys.CLAIM_FINALIZER)
 
 
-def _add(kind: Kind, meta: ObjectMeta, finalizer: str) -> Iterator[Change]:
-    if finalizer not in meta.finalizers:
-        yield AddFinalizer(
-            kind=kind,
-            key=meta.key,
-            uid=meta.uid,
-            version=meta.resource_version,
-            finalizers=(*meta.finalizers, finalizer),
-        )
+def _add(scene: Scene, kind: Kind, meta: ObjectMeta, finalizer: str) -> Iterator[Change]:
+    if finalizer in meta.finalizers or scene.leaves_alone(changes.object_set(kind, meta.key)):
+        return
+    yield AddFinalizer(
+        kind=kind,
+        key=meta.key,
+        uid=meta.uid,
+        version=meta.resource_version,
+        finalizers=(*meta.finalizers, finalizer),
+    )
 
 
-def _drop(kind: Kind, meta: ObjectMeta, finalizer: str) -> Iterator[Change]:
-    if finalizer in meta.finalizers:
-        yield DropFinalizer(
-            kind=kind,
-            key=meta.key,
-            uid=meta.uid,
-            version=meta.resource_version,
-            finalizers=tuple(name for name in meta.finalizers if name != finalizer),
-        )
+def _drop(scene: Scene, kind: Kind, meta: ObjectMeta, finalizer: str) -> Iterator[Change]:
+    if finalizer not in meta.finalizers or scene.leaves_alone(changes.object_set(kind, meta.key)):
+        return
+    yield DropFinalizer(
+        kind=kind,
+        key=meta.key,
+        uid=meta.uid,
+        version=meta.resource_version,
+        finalizers=tuple(name for name in meta.finalizers if name != finalizer),
+    )
