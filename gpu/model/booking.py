@@ -40,8 +40,10 @@ def capacities(
     for node in nodes:
         seen = _seen(inventory.get(node.name))
         for resource, units in node.allocatable.items():
-            if units and resource in served:
-                served[resource][node.name] = Units(min(units, seen.get(resource, units)))
+            if resource in served:
+                serves = min(units, seen.get(resource, units))
+                if serves:
+                    served[resource][node.name] = Units(serves)
     return served
 
 

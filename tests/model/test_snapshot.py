@@ -1,0 +1,172 @@
+import random
+
+import pytest
+
+from tests.builders import (
+    H100,
+    a_claim,
+    a_class,
+    a_node,
+    a_pod,
+    a_release,
+    a_snapshot,
+    budget,
+)
+
+TOTAL = "gpu.cozystack.io/total"
+
+
+def state(draft):
+    rooms = {name: dict(room) for name, room in draft.ledger.free_units.items()}
+    used = {key: units for key, units in draft.ledger.used_units.items() if units}
+    return rooms, used, {claim.key: claim for claim in draft.claims()}
+
+
+def test_a_bound_claim_is_on_its_node_in_the_draft_and_not_in_the_snapshot():
+    claim = a_claim(count=3)
+    snapshot = a_snapshot(claims=[claim])
+    draft = snapshot.draft()
+    bound = draft.bind(claim, "n1")
+    assert (bound.phase, bound.node) == ("Bound", "n1")
+    assert draft.claim(claim.key) == bound
+    assert snapshot.claim(claim.key) == claim
+    assert (draft.ledger.free("n1", H100), snapshot.ledger.free("n1", H100)) == (5, 8)
+
+
+def test_a_claim_nobody_knows_is_not_found():
+    assert a_snapshot().draft().claim(("tenant-a", "nope")) is None
+
+
+def test_an_unbound_claim_is_as_the_snapshot_has_it_and_what_came_after_stands():
+    one, two = a_claim("one", count=3, at=1), a_claim("two", count=2, at=2)
+    draft = a_snapshot(claims=[one, two]).draft()
+    draft.bind(one, "n1")
+    draft.bind(two, "n1")
+    draft.unbind(one)
+    assert draft.claim(one.key) == one
+    assert draft.ledger.free("n1", H100) == 6
+    assert draft.ledger.used("tenant-a", TOTAL) == 2
+
+
+def test_a_rebound_lost_claim_that_is_unbound_is_lost_again_and_charged_once():
+    lost = a_claim(lost="gone", count=3)
+    draft = a_snapshot(claims=[lost]).draft()
+    draft.bind(lost, "n1")
+    assert (draft.ledger.free("n1", H100), draft.ledger.used("tenant-a", TOTAL)) == (5, 3)
+    draft.unbind(lost)
+    assert (draft.ledger.free("n1", H100), draft.ledger.used("tenant-a", TOTAL)) == (8, 3)
+
+
+def test_unbinding_what_was_never_bound_changes_nothing():
+    claim = a_claim(on="n1")
+    draft = a_snapshot(claims=[claim]).draft()
+    before = state(draft)
+    draft.unbind(claim)
+    assert state(draft) == before
+
+
+def test_what_is_done_under_a_savepoint_is_undone_unless_kept():
+    one, two = a_claim("one", at=1), a_claim("two", at=2)
+    draft = a_snapshot(claims=[one, two], releases=[a_release(quotas=budget(h100=4))]).draft()
+    draft.count_older(None)
+    before = state(draft)
+    with draft.savepoint():
+        draft.bind(one, "n1")
+        draft.count_older(one.age)
+    assert state(draft) == before
+    with draft.savepoint() as point:
+        draft.bind(one, "n1")
+        point.keep()
+    assert draft.ledger.free("n1", H100) == 7
+
+
+def test_an_error_undoes_a_savepoint_even_when_kept_before():
+    claim = a_claim()
+    draft = a_snapshot(claims=[claim]).draft()
+    before = state(draft)
+
+    def broken():
+        with draft.savepoint() as point:
+            draft.bind(claim, "n1")
+            point.keep()
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        broken()
+    assert state(draft) == before
+
+
+def test_budgets_count_settled_claims_always_and_waiting_ones_up_to_an_age():
+    claims = [
+        a_claim("bound", on="n1", at=9),
+        a_claim("lost", lost="n1", at=9),
+        a_claim("going", deleting=True, at=9),
+        *(a_claim(f"p{at}", count=10, at=at) for at in (1, 2, 3)),
+    ]
+    draft = a_snapshot(claims=claims).draft()
+
+    def used(than):
+        draft.count_older(than)
+        return draft.ledger.used("tenant-a", TOTAL)
+
+    ages = [claim.age for claim in draft.snapshot.pending]
+    assert used(ages[0]) == 3
+    assert used(ages[2]) == 23
+    assert used(ages[1]) == 13
+    assert used(None) == 33
+    assert used(ages[0]) == 3
+
+
+def test_a_bound_order_stays_charged_whatever_age_is_asked_for():
+    claim = a_claim(at=5, count=2)
+    draft = a_snapshot(claims=[claim]).draft()
+    draft.bind(claim, "n1")
+    draft.count_older(a_claim("older", at=1).age)
+    assert draft.ledger.used("tenant-a", TOTAL) == 2
+
+
+def test_the_whole_ledger_counts_every_claim_and_the_snapshots_own_is_untouched():
+    snapshot = a_snapshot(claims=[a_claim("a", count=2), a_claim("b", on="n1")])
+    assert snapshot.counted().used("tenant-a", TOTAL) == 3
+    assert snapshot.ledger.used("tenant-a", TOTAL) == 1
+
+
+def test_a_unit_counts_under_class_total_and_raw_name_at_once():
+    snapshot = a_snapshot(claims=[a_claim(on="n1", count=2)])
+    used = {key: snapshot.ledger.used("tenant-a", key) for key in snapshot.quota_keys("h100")}
+    assert used == {"gpu.cozystack.io/h100": 2, TOTAL: 2, H100: 2}
+
+
+def test_a_claim_of_an_unknown_class_counts_under_its_class_and_total():
+    snapshot = a_snapshot(claims=[a_claim(on="n1", class_name="nope")])
+    assert snapshot.quota_keys("nope") == ("gpu.cozystack.io/nope", TOTAL)
+    assert snapshot.ledger.used("tenant-a", TOTAL) == 1
+
+
+def test_raw_pod_units_count_under_the_raw_name_and_total():
+    snapshot = a_snapshot(pods=[a_pod(units=2), a_pod("nic", resource="example.com/nic")])
+    assert snapshot.ledger.used_units == {
+        ("tenant-a", H100): 2,
+        ("tenant-root", H100): 2,
+        ("tenant-a", TOTAL): 2,
+        ("tenant-root", TOTAL): 2,
+    }
+
+
+def test_the_order_objects_are_listed_in_does_not_matter():
+    objects = {
+        "classes": [a_class(name) for name in ("b", "a", "c")],
+        "nodes": [a_node(name) for name in ("n2", "n1")],
+        "claims": [
+            a_claim(f"c{i}", at=i % 3, class_name="a", on=("n1", None)[i % 2]) for i in range(9)
+        ],
+        "pods": [a_pod(f"p{i}", on="n1") for i in range(3)],
+    }
+    first = a_snapshot(**objects)
+    for items in objects.values():
+        random.Random(7).shuffle(items)
+    second = a_snapshot(**objects)
+    assert list(first.classes) == list(second.classes) == ["a", "b", "c"]
+    assert (first.pending, first.claims) == (second.pending, second.claims)
+    assert first.ledger.free_units == second.ledger.free_units
+    assert first.ledger.used_units == second.ledger.used_units
