@@ -9,62 +9,13 @@ from gpu import keys
 from gpu.cluster.caches import WATCHED
 from gpu.config import Config
 from gpu.objects import kinds
+from tests.charts.granted import LEADER, PROCESS, READ, SETTINGS, Granted
 from tests.charts.rendering import Chart, Json
 
 pytestmark = pytest.mark.real
 
 Grant = tuple[str, str, tuple[str, ...]]
 """Resource as `plural.group`, verb, and the names it is limited to."""
-
-READ = ("get", "list", "watch")
-FOLLOW = ("list", "watch")
-OURS = (keys.LEASE_NAME,)
-RELEASE = ("cozystack-gpu",)
-
-# What the code does. A verb that is not used does not belong here; a new one is a line here.
-PROCESS = {
-    # Direct reads follow writes with an unclear outcome; finalizers are patched in.
-    ("gpuclasses.gpu.cozystack.io", ()): (*READ, "patch"),
-    ("gpuclaims.gpu.cozystack.io", ()): (*READ, "patch"),
-    ("gpunodes.gpu.cozystack.io", ()): READ,
-    ("gpubinders.gpu.cozystack.io", ()): (*READ, "create", "patch"),
-    ("gpuclasses/status.gpu.cozystack.io", ()): ("patch",),
-    ("gpuclaims/status.gpu.cozystack.io", ()): ("patch",),
-    ("gpunodes/status.gpu.cozystack.io", ()): ("patch",),
-    ("gpubinders/status.gpu.cozystack.io", ()): ("patch",),
-    # What decisions look at.
-    ("namespaces", ()): FOLLOW,
-    ("nodes", ()): FOLLOW,
-    ("resourcequotas", ()): FOLLOW,
-    ("pods", ()): (*FOLLOW, "patch"),  # teardown --release-gates
-    ("helmreleases.helm.toolkit.fluxcd.io", ()): FOLLOW,
-    ("kubevirts.kubevirt.io", ()): FOLLOW,
-    ("virtualmachineinstances.kubevirt.io", ()): FOLLOW,
-    ("workloads.cozystack.io", ()): FOLLOW,
-    ("customresourcedefinitions.apiextensions.k8s.io", ()): ("get",),
-    ("events.events.k8s.io", ()): ("create",),
-    # policies.keeper, teardown.
-    ("validatingadmissionpolicies.admissionregistration.k8s.io", ()): (
-        "get", "list", "create", "patch", "delete",
-    ),
-    ("validatingadmissionpolicybindings.admissionregistration.k8s.io", ()): (
-        "get", "list", "create", "patch", "delete",
-    ),
-    ("configmaps", ("*",)): ("get",),  # to write a policy with a ConfigMap parameter; no such name
-    ("clusterroles.rbac.authorization.k8s.io", RELEASE): ("get",),
-    ("apiservices.apiregistration.k8s.io", (teardown.API_SERVICE,)): ("delete",),
-    ("mutatingwebhookconfigurations.admissionregistration.k8s.io", (teardown.WEBHOOKS,)): (
-        "delete",
-    ),
-    ("validatingwebhookconfigurations.admissionregistration.k8s.io", (teardown.WEBHOOKS,)): (
-        "delete",
-    ),
-}  # fmt: skip
-LEADER = {
-    ("leases.coordination.k8s.io", ()): ("create",),
-    ("leases.coordination.k8s.io", OURS): ("get", "update"),
-}
-SETTINGS = {("configmaps", ()): (*READ, "create", "patch")}
 
 CATALOG = ("options", "gpuoffers", "quotagates", "explanations")
 VIEW = {
@@ -97,8 +48,8 @@ def grants(role: Json) -> Iterator[Grant]:
                     yield (f"{resource}.{group}" if group else resource, verb, names)
 
 
-def granted(role: Json) -> dict[tuple[str, tuple[str, ...]], tuple[str, ...]]:
-    found: dict[tuple[str, tuple[str, ...]], tuple[str, ...]] = {}
+def granted(role: Json) -> Granted:
+    found: Granted = {}
     for resource, verb, names in grants(role):
         found[resource, names] = (*found.get((resource, names), ()), verb)
     return found
@@ -119,9 +70,7 @@ def roles(chart: Chart) -> list[Json]:
         ("ClusterRole", "cozy:gpu:hoster", HOSTER),
     ],
 )
-def test_a_role_grants_this_and_no_more(
-    chart: Chart, kind: str, name: str, expected: dict[tuple[str, tuple[str, ...]], tuple[str, ...]]
-):
+def test_a_role_grants_this_and_no_more(chart: Chart, kind: str, name: str, expected: Granted):
     assert granted(chart.one(kind, name)) == expected
 
 

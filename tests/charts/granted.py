@@ -1,0 +1,51 @@
+"""What the chart grants to the process: every verb its code uses, and no other; tests pin it."""
+
+from typing import Final
+
+from apiserver import teardown
+from gpu import keys
+
+Names = tuple[str, ...]
+Granted = dict[tuple[str, Names], tuple[str, ...]]
+"""Verbs of a resource (`plural.group`, `plural/subresource.group`), limited to names or to none."""
+
+READ: Final = ("get", "list", "watch")
+FOLLOW: Final = ("list", "watch")
+KEEP: Final = ("get", "list", "create", "patch", "delete")
+ADMISSION: Final = "admissionregistration.k8s.io"
+
+PROCESS: Final[Granted] = {
+    # Direct reads follow writes with an unclear outcome; finalizers are patched in.
+    ("gpuclasses.gpu.cozystack.io", ()): (*READ, "patch"),
+    ("gpuclaims.gpu.cozystack.io", ()): (*READ, "patch"),
+    ("gpunodes.gpu.cozystack.io", ()): READ,
+    ("gpubinders.gpu.cozystack.io", ()): (*READ, "create", "patch"),
+    ("gpuclasses/status.gpu.cozystack.io", ()): ("patch",),
+    ("gpuclaims/status.gpu.cozystack.io", ()): ("patch",),
+    ("gpunodes/status.gpu.cozystack.io", ()): ("patch",),
+    ("gpubinders/status.gpu.cozystack.io", ()): ("patch",),
+    # What decisions look at.
+    ("namespaces", ()): FOLLOW,
+    ("nodes", ()): FOLLOW,
+    ("resourcequotas", ()): FOLLOW,
+    ("pods", ()): (*FOLLOW, "patch"),  # teardown --release-gates
+    ("helmreleases.helm.toolkit.fluxcd.io", ()): FOLLOW,
+    ("kubevirts.kubevirt.io", ()): FOLLOW,
+    ("virtualmachineinstances.kubevirt.io", ()): FOLLOW,
+    ("workloads.cozystack.io", ()): FOLLOW,
+    ("customresourcedefinitions.apiextensions.k8s.io", ()): ("get",),
+    ("events.events.k8s.io", ()): ("create",),
+    # policies.keeper, teardown.
+    (f"validatingadmissionpolicies.{ADMISSION}", ()): KEEP,
+    (f"validatingadmissionpolicybindings.{ADMISSION}", ()): KEEP,
+    ("configmaps", ("*",)): ("get",),  # to write a policy with a ConfigMap parameter; no such name
+    ("clusterroles.rbac.authorization.k8s.io", ("cozystack-gpu",)): ("get",),
+    ("apiservices.apiregistration.k8s.io", (teardown.API_SERVICE,)): ("delete",),
+    (f"mutatingwebhookconfigurations.{ADMISSION}", (teardown.WEBHOOKS,)): ("delete",),
+    (f"validatingwebhookconfigurations.{ADMISSION}", (teardown.WEBHOOKS,)): ("delete",),
+}
+LEADER: Final[Granted] = {
+    ("leases.coordination.k8s.io", ()): ("create",),
+    ("leases.coordination.k8s.io", (keys.LEASE_NAME,)): ("get", "update"),
+}
+SETTINGS: Final[Granted] = {("configmaps", ()): (*READ, "create", "patch")}

@@ -1,0 +1,103 @@
+"""What the process asks of the API server is what the chart grants: read from the audit log."""
+
+import contextlib
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+import pytest_asyncio
+
+from devcluster import chart, control_plane, product, simulator
+from gpu import keys
+from gpu.objects import kinds
+from tests.charts.granted import ADMISSION, LEADER, PROCESS, SETTINGS
+from tests.real import site as sites
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
+
+USER = f"system:serviceaccount:{chart.NAMESPACE}:{chart.SERVICE_ACCOUNT}"
+DELEGATED = {  # system:auth-delegator and extension-apiserver-authentication-reader
+    ("subjectaccessreviews.authorization.k8s.io", "create"),
+    ("tokenreviews.authentication.k8s.io", "create"),
+}
+# Granted, and not surely asked for in this story.
+NOT_HERE = {
+    ("gpuclasses.gpu.cozystack.io", "get"): "after a write with an unclear outcome",
+    ("gpuclaims.gpu.cozystack.io", "get"): "the same",
+    ("gpunodes.gpu.cozystack.io", "get"): "the same",
+    ("pods", "patch"): "teardown --release-gates",
+    ("events.events.k8s.io", "create"): "the recorder has nothing to tell yet",
+    (
+        f"validatingadmissionpolicies.{ADMISSION}",
+        "create",
+    ): "an apply that creates is logged as patch",
+    (f"validatingadmissionpolicybindings.{ADMISSION}", "create"): "the same",
+}
+
+
+@contextlib.asynccontextmanager
+async def audited(directory: Path) -> AsyncIterator[sites.Site]:
+    async with control_plane.control_plane(directory, audit=True) as cp, cp.admin() as admin:
+        found = await product.install(cp, admin)
+        await found.start(flags=sites.FAST)
+        await found.available()
+        yield sites.Site(cp, found, admin, simulator.Simulator(admin))
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def asked(binaries_built, tmp_path_factory) -> set[tuple[str, str, bool]]:
+    """Run a story from install to teardown; return what was asked: resource, verb, allowed."""
+    directory = tmp_path_factory.mktemp("rights")
+    async with audited(directory) as site:
+        await site.node("gpu-1", 8)
+        await site.admin.create(kinds.GPU_NODES, {"metadata": {"name": "gpu-1"}})
+        await site.offer("h100")
+        await site.tenant("tenant-a", total=4)
+        await site.order("tenant-a", "held", "h100", 2)
+        await site.bound("tenant-a", "held")
+        await site.offer("l40s", "nvidia.com/L40S")
+        await sites.until(lambda: settings_name(site, "nvidia.com/L40S"), 15, "settings with L40S")
+        await site.order("tenant-a", "waiting", "h100", 99)
+        await site.waits("tenant-a", "waiting", "NoFreeUnits")
+        await site.admin.delete(kinds.GPU_CLAIMS, "held", "tenant-a")
+        await site.gone("tenant-a", "held")
+        await site.person("tenant-a").raw("GET", f"{sites.CATALOG}/namespaces/tenant-a/options")
+        await site.product.teardown()
+        log = site.cp.site.log("audit")
+    return set(requests(log))
+
+
+async def settings_name(site: sites.Site, resource: str) -> bool:
+    """Tell whether the settings know a resource: they were there before, so they were patched."""
+    found = await site.admin.get(kinds.CONFIG_MAPS, keys.SETTINGS_NAME, keys.SETTINGS_NAMESPACE)
+    return resource in found["data"]["resourceNames"]
+
+
+def requests(log: Path) -> Iterator[tuple[str, str, bool]]:
+    for line in log.read_text(encoding="utf-8").splitlines():
+        event = msgspec.json.decode(line)
+        about = event.get("objectRef")
+        if event["user"]["username"] != USER or about is None:
+            continue
+        resource = "/".join(filter(None, (about["resource"], about.get("subresource"))))
+        group = about.get("apiGroup")
+        decision = event["annotations"]["authorization.k8s.io/decision"]
+        yield f"{resource}.{group}" if group else resource, event["verb"], decision == "allow"
+
+
+async def test_nothing_is_asked_that_is_not_granted(asked):
+    assert {(resource, verb) for resource, verb, allowed in asked if not allowed} == set()
+
+
+async def test_nothing_is_granted_that_is_not_asked(asked):
+    granted = {
+        (resource, verb)
+        for role in (PROCESS, LEADER, SETTINGS)
+        for (resource, _), verbs in role.items()
+        for verb in verbs
+    }
+    used = {(resource, verb) for resource, verb, _ in asked}
+    assert granted - used - set(NOT_HERE) == set()
+    assert set(NOT_HERE) - granted == set()
+    assert used - granted - DELEGATED == set()
