@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from bench import bare, catalogue, orders, reads, scrape, stats
 from bench.flight import in_flight
+from bench.scrape import Counters
 from bench.stage import Stage
 from gpu import keys
 from gpu.objects import kinds
@@ -54,10 +55,9 @@ async def measure(stage: Stage, held: int) -> FullHouse:
         finally:
             busy.set()
     after = await stage.product_counters()
-    gained = stats.difference(after.buckets(LAG), before.buckets(LAG))
     return FullHouse(
         held=held,
-        lag_p99=stats.bucket_bound(gained, 0.99),
+        lag_p99=lag_p99(before, after),
         bound_in=bound_in,
         lists=reading.result(),
         pass_seconds={
@@ -69,6 +69,12 @@ async def measure(stage: Stage, held: int) -> FullHouse:
     )
 
 
+def lag_p99(before: Counters | None, after: Counters) -> float | None:
+    """Return the bound of the p99 in seconds between two readings, or since the process began."""
+    gained = stats.difference(after.buckets(LAG), before.buckets(LAG) if before else {})
+    return stats.bucket_bound(gained, 0.99)
+
+
 async def _hold(stage: Stage, tenant: str, index: int, node: str) -> None:
     name = f"held-{index:05d}"
     body: dict[str, Any] = {
@@ -77,4 +83,6 @@ async def _hold(stage: Stage, tenant: str, index: int, node: str) -> None:
     }
     made = await stage.api.create(kinds.GPU_CLAIMS, body, deadline=30)
     patch = bare.placement(made["metadata"]["resourceVersion"], node)
-    await stage.api.patch(kinds.GPU_CLAIMS, name, patch, tenant, subresource="status", deadline=30)
+    await stage.controller.patch(
+        kinds.GPU_CLAIMS, name, patch, tenant, subresource="status", deadline=30
+    )

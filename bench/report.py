@@ -1,5 +1,6 @@
 """A run as a table for people or as JSON for comparing."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -40,8 +41,17 @@ def print_table(run: Run, console: Console) -> None:
     for figure in run.figures:
         table.add_row(*_row(figure))
     console.print(table)
-    for line in (*(f"{f.name}: {f.note}" for f in run.figures if f.note), *run.remarks):
+    for line in (*_notes(run.figures), *run.remarks):
         console.print(f"· {line}", highlight=False)
+
+
+def _notes(figures: Sequence[Figure]) -> Iterator[str]:
+    """Yield each note once, with the figures it is about."""
+    about: dict[str, list[str]] = {}
+    for figure in figures:
+        if figure.note:
+            about.setdefault(figure.note, []).append(figure.name)
+    return (f"{'; '.join(names)}: {note}" for note, names in about.items())
 
 
 def _row(figure: Figure) -> tuple[str, ...]:

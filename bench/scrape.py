@@ -80,6 +80,14 @@ def cpu_seconds(pid: int) -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
+def machine_cpu_seconds() -> float:
+    """Return how long all CPUs together were busy since the start of the machine."""
+    user, nice, system, _, _, irq, softirq = map(
+        int, Path("/proc/stat").read_text(encoding="ascii").split(maxsplit=8)[1:8]
+    )
+    return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
+
+
 def memory_mib(pid: int, line: str = "VmRSS") -> float:
     """Return resident memory (`VmRSS`) or its highest so far (`VmHWM`), in MiB."""
     for text in Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines():
