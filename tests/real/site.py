@@ -2,9 +2,11 @@
 
 import asyncio
 import contextlib
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +18,14 @@ from gpu.cluster.client import Client
 from gpu.objects import kinds
 
 H100 = "nvidia.com/GH100_H100"
-FAST = ("--lease-duration=4", "--renew-deadline=3", "--retry-period=0.5", "--fence-wait=0.5")
-"""A lease for tests that are not about how long a takeover takes."""
+FAST = (
+    "--lease-duration=4",
+    "--renew-deadline=3",
+    "--retry-period=0.5",
+    "--fence-wait=0.5",
+    "--shutdown-delay=0.2",
+)
+"""Timing for tests that are not about how long a takeover or a shutdown takes."""
 CATALOG = "/apis/catalog.gpu.cozystack.io/v1alpha1"
 
 
@@ -107,10 +115,13 @@ class Site:
 
         await until(absent, within, f"{tenant}/{name} gone")
 
-    async def served(self, resource: str, tenant: str, name: str) -> dict[str, Any]:
-        """Return an object of the aggregated API, as the tenant sees it."""
-        path = f"{CATALOG}/namespaces/{tenant}/{resource}/{name}"
-        return dict(await self.person(tenant).raw("GET", path))
+    async def served(self, tenant: str, path: str) -> dict[str, Any]:
+        """Return `resource` or `resource/name` of the aggregated API, as the tenant sees it."""
+        full = f"{CATALOG}/namespaces/{tenant}/{path}"
+        answer = await self.person(tenant).raw("GET", full)
+        if answer.status >= HTTPStatus.BAD_REQUEST:
+            raise errors.from_answer(answer.status, answer.body, None)
+        return dict(json.loads(answer.body))
 
     async def ready(self, identity: str) -> bool:
         """Ask a replica itself whether it is ready."""

@@ -73,7 +73,5 @@ async def test_disabled_it_places_nothing_and_its_lists_are_empty(site):
     await site.order("tenant-idle", "unplaced", "h100")
     await asyncio.sleep(2)
     assert (await site.claim("tenant-idle", "unplaced")).get("status") is None
-    person = site.person("tenant-idle")
     for resource in ("options", "gpuoffers", "quotagates"):
-        found = await person.raw("GET", f"{sites.CATALOG}/namespaces/tenant-idle/{resource}")
-        assert found["items"] == []
+        assert (await site.served("tenant-idle", resource))["items"] == []
