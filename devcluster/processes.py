@@ -17,7 +17,8 @@ from pathlib import Path
 
 from devcluster import errors
 
-_POLL = 0.02
+_GONE_POLL = 0.01
+_READY_POLL = 0.05  # a probe costs a TLS handshake, of the very server that is busy starting
 _STATE, _START_TIME = 0, 19  # of /proc/PID/stat, counted after the command's closing parenthesis
 _GONE_STATES = frozenset("ZXx")
 
@@ -119,11 +120,11 @@ async def gone(record: Record, *, within: float) -> None:
     """Wait until the recorded process has ended; TimeoutError after `within` seconds."""
     async with asyncio.timeout(within):
         while is_running(record):  # noqa: ASYNC110 - it may be no child of ours: nothing to await
-            await asyncio.sleep(_POLL)
+            await asyncio.sleep(_GONE_POLL)
 
 
 async def ready(
-    record: Record, probe: Callable[[], Awaitable[bool]], *, within: float = 60.0
+    record: Record, probe: Callable[[], Awaitable[bool]], *, within: float = 90.0
 ) -> None:
     """Wait until `probe` says True; ChildDiedError as soon as it is gone, NotReadyError after `within` s."""
     try:
@@ -131,7 +132,7 @@ async def ready(
             while not await probe():
                 if not is_running(record):
                     raise died(record)
-                await asyncio.sleep(_POLL)
+                await asyncio.sleep(_READY_POLL)
     except TimeoutError as error:
         message = f"{record.name} is not ready after {within:.0f} s.{_said(record)}"
         raise errors.NotReadyError(message, log=Path(record.log)) from error
