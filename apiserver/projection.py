@@ -55,7 +55,7 @@ class Pace:
     """At least this long from one refresh to the next."""
     prove: float = 2.0
     """A proof of progress may take this long."""
-    fresh: float = 0.05
+    fresh: float = 0.025
     """A list waits this long for a refresh that is due, then answers with what is published."""
     catch_up: float = 3.0
     """A reader who wants a version not reached yet waits this long."""
@@ -109,11 +109,12 @@ class Projection:
         self._feeds: OrderedDict[tuple[str, str], Feed] = OrderedDict()
         self._published: _Published | None = None
         self._through = 0
-        self._dirty_since: float | None = None
+        self._dirty = False
         self._wake = asyncio.Event()
         self._moved = asyncio.Event()
         self._lock = asyncio.Lock()
         self._proving = True
+        self._unfollowed = False
         self._last_read = float("-inf")
         self.closing = False
 
@@ -127,6 +128,7 @@ class Projection:
                 await asyncio.sleep(self._pace.coalesce)
                 self._wake.clear()
                 if not self._is_wanted():
+                    self._unfollowed = True
                     continue
                 if not await self._refresh():
                     self._wake.set()
@@ -154,7 +156,7 @@ class Projection:
 
     def proved(self) -> int:
         """Return the version at which what is published is known to hold."""
-        if self._dirty_since is None and self._published is not None:
+        if not self._dirty and self._published is not None:
             self._through = max(self._through, self._source.resource_version)
         return self._through
 
@@ -170,12 +172,9 @@ class Projection:
         loop = asyncio.get_running_loop()
         self._last_read = loop.time()
         await self._first()
-        if at_least is None and self._dirty_since is not None:
-            late = loop.time() - self._dirty_since > 1.0
-            await self._wait(
-                lambda: self._dirty_since is None,
-                self._pace.catch_up if late else self._pace.fresh,
-            )
+        if at_least is None and self._dirty:
+            patience = self._pace.catch_up if self._unfollowed else self._pace.fresh
+            await self._wait(lambda: not self._dirty, patience)
         elif at_least and not await self._wait(
             lambda: self.proved() >= at_least, self._pace.catch_up
         ):
@@ -231,8 +230,7 @@ class Projection:
         return self._published is None or self.watchers > 0 or age < self._pace.interest
 
     def _on_change(self) -> None:
-        if self._dirty_since is None:
-            self._dirty_since = asyncio.get_running_loop().time()
+        self._dirty = True
         self._wake.set()
 
     async def _refresh(self) -> bool:
@@ -267,12 +265,13 @@ class Projection:
     def _publish(self) -> bool:
         """Take the world as it is now if it changed; False when its version did not grow."""
         version = self._source.resource_version
-        if self._dirty_since is None:
+        if not self._dirty:
             self.proved()
             return True
         if version <= self._through:
             return False
-        self._dirty_since = None
+        self._dirty = False
+        self._unfollowed = False
         serial = self._published.serial + 1 if self._published else 1
         self._published = _Published(serial, version, self._source.world())
         self._through = version

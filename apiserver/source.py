@@ -16,6 +16,9 @@ from gpu.objects.kinds import Kind
 from gpu.reading import Live
 from gpu.world import World
 
+SILENCE: Final = 0.005
+"""Seconds without an event after which what was on its way has arrived."""
+_MOST_LOOKS: Final = 40
 _SCOPES: Final = {row.kind: row.scope for row in WATCHED}
 """Where each kind is looked at: our rights end there too."""
 
@@ -74,6 +77,20 @@ class CachesSource:
             for kind in self._kinds():
                 if self._reached(kind) < foremost or foremost <= self.resource_version:
                     tasks.create_task(self._ask(kind))
+        await self._silence()
+
+    async def _silence(self) -> None:
+        """Wait for events on their way: a list is answered before the last of them is read here.
+
+        One that came after its version was published would have to wait for the next version.
+        """
+        before: list[int] = []
+        for _ in range(_MOST_LOOKS):
+            now = [self._caches[kind].resource_version for kind in self._kinds()]
+            if now == before:
+                return
+            before = now
+            await asyncio.sleep(SILENCE)
 
     async def _ask(self, kind: Kind) -> None:
         async with self._slots:
