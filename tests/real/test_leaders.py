@@ -109,6 +109,7 @@ async def test_an_api_server_away_for_20_s_is_waited_for_and_unready_meanwhile(s
 
 
 async def test_a_tenant_whose_every_write_is_refused_delays_nobody_else(site):
+    await site.node("gpu-extra", 16)
     await site.tenant("tenant-cursed")
     await site.cp.kubectl("apply", "--filename=-", stdin=CURSE)
 
@@ -129,7 +130,7 @@ async def test_a_tenant_whose_every_write_is_refused_delays_nobody_else(site):
     await site.bound("tenant-a", "undisturbed", within=5)
     assert time.monotonic() - began < 5
     await site.cp.kubectl("delete", "--filename=-", stdin=CURSE)
-    for number in range(6):
+    for number in range(10):
         await site.bound("tenant-cursed", f"curse-{number}", within=90)
 
 
