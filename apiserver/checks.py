@@ -27,6 +27,13 @@ class Health:
 
     checks: list[Check] = field(default_factory=lambda: [Check("ping", _fine, ALWAYS)])
     draining: bool = False
+    _told: dict[str, str] = field(default_factory=dict)
+
+    def is_news(self, name: str, problem: str) -> bool:
+        """Say whether a check's outcome differs from what was last said of it; probes come often."""
+        before = self._told.get(name, "")
+        self._told[name] = problem
+        return problem != before
 
     def add(self, name: str, problem: Callable[[], str], probes: frozenset[str] = READY) -> None:
         """Add a check; readiness only, unless said otherwise."""

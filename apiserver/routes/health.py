@@ -43,7 +43,8 @@ async def probe(request: web.Request) -> web.StreamResponse:
 def _judge(
     request: web.Request, probe_name: str, checks: list[Check], excluded: set[str]
 ) -> tuple[list[str], bool]:
-    gauge = request.app[appkeys.SERVICES].metrics.checks
+    services = request.app[appkeys.SERVICES]
+    gauge = services.metrics.checks
     lines, bad = [], False
     for check in checks:
         if check.name in excluded:
@@ -51,10 +52,14 @@ def _judge(
             continue
         problem = check.problem()
         gauge.labels(check.name, probe_name).set(0 if problem else 1)
+        if services.health.is_news(check.name, problem):
+            if problem:
+                log.warning("health check failed", check=check.name, error=problem)
+            else:
+                log.info("health check passes again", check=check.name)
         if problem:
             bad = True
             lines.append(f"[-]{check.name} failed: reason withheld")
-            log.warning("health check failed", check=check.name, probe=probe_name, error=problem)
         else:
             lines.append(f"[+]{check.name} ok")
     return lines, bad
