@@ -71,6 +71,11 @@ class _Cut(Exception):  # noqa: N818 -- never leaves this module
     """A connection broken under a write; not one of aiohttp's own, which it would try again."""
 
 
+_BROKEN: Final = (aiohttp.ClientError, _Cut, TimeoutError, OSError, RuntimeError)
+"""What a request under way breaks with. RuntimeError is aiohttp's for a line that went between two
+reads without a word (`StreamReader._wait`), and for a session that was closed."""
+
+
 async def _once(
     request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType
 ) -> aiohttp.ClientResponse:
@@ -105,9 +110,15 @@ class Session:
         self._observe = observe
         self._user_agent = user_agent
         self._session: aiohttp.ClientSession | None = None
+        self._closed = False
+        self._streams: set[aiohttp.ClientResponse] = set()
 
     async def close(self) -> None:
-        """Close every connection; requests under way fail as Unreachable."""
+        """Close every connection, for good; requests under way and later fail as Unreachable."""
+        self._closed = True
+        for response in self._streams:
+            # aiohttp forgets who waits in a stream when its session is closed, timer and all.
+            response.content.set_exception(aiohttp.ClientConnectionError("the client was closed"))
         session, self._session = self._session, None
         if session is not None:
             await session.close()
@@ -117,7 +128,7 @@ class Session:
 
         A 401 reads the credentials again; where they changed, the request is sent once more.
         """
-        login = await self._login()
+        login = await self._login(request)
         answer = await self._send(request, login)
         if answer.status == _UNAUTHORIZED and await self.access.renew(login):
             answer = await self._send(request, self.access.login)
@@ -135,7 +146,7 @@ class Session:
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[bytes]]:
         """Open a stream and give its chunks; ApiError instead when it is refused or breaks."""
-        login = await self._login()
+        login = await self._login(request)
         response = await self._open(request, login)
         try:
             if response.status == _UNAUTHORIZED and await self.access.renew(login):
@@ -144,14 +155,24 @@ class Session:
             if response.status >= _FIRST_FAULT:
                 body = await response.content.read(errors.BODY_CAP)
                 raise errors.from_answer(response.status, body, response.headers.get("Retry-After"))
+            self._streams.add(response)
             yield _chunks(response)
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        except _BROKEN as error:
             raise _unreachable(error, sent=True) from error
         finally:
+            self._streams.discard(response)
             response.close()  # the rest of a stream is never read, so the connection is not reused
 
-    async def _login(self) -> credentials.Login:
-        await self.access.headers()
+    async def _login(self, request: Request) -> credentials.Login:
+        if self._closed:
+            raise errors.Unreachable("the client is closed", sent=False)
+        try:
+            async with asyncio.timeout(request.deadline):
+                await self.access.headers()
+        except TimeoutError as error:
+            raise errors.Unreachable(
+                "the credentials cannot be read in time", sent=False
+            ) from error
         return self.access.login
 
     async def _send(self, request: Request, login: credentials.Login) -> Answer:
@@ -164,7 +185,7 @@ class Session:
                 body = await response.read()
                 status = response.status
                 return Answer(status, response.headers, body)
-        except (aiohttp.ClientError, _Cut, TimeoutError, OSError) as error:
+        except _BROKEN as error:
             raise _unreachable(error, sent=trail.connected) from error
         finally:
             self._observed(request, status, started)
@@ -177,7 +198,7 @@ class Session:
             async with asyncio.timeout(request.deadline):
                 response = await self._request(request, login, trail, timeout)
             status = response.status
-        except (aiohttp.ClientError, _Cut, TimeoutError, OSError) as error:
+        except _BROKEN as error:
             raise _unreachable(error, sent=trail.connected) from error
         finally:
             self._observed(request, status, started)

@@ -177,16 +177,19 @@ class Leadership:
         """Take or renew the Lease; returns when that was begun (monotonic), or None."""
         started = self._clock.monotonic()
         try:
-            if not holding or self._seen is None:
-                lease = await self._read(deadline)
-                if lease is None:
-                    self._observe(await self._create(deadline))
-                    return started
-                self._observe(lease)
-                if self.leader not in {"", self._identity} and not self._expired():
-                    return None
-            self._observe(await self._write(self._identity, deadline))
-        except errors.ApiError as error:
+            async with asyncio.timeout(deadline):
+                if not holding or self._seen is None:
+                    lease = await self._read(deadline)
+                    if lease is None:
+                        self._observe(await self._create(deadline))
+                        return started
+                    self._observe(lease)
+                    if holding and self.leader != self._identity:
+                        return None  # whoever had it in between: this leadership is over
+                    if self.leader not in {"", self._identity} and not self._expired():
+                        return None
+                self._observe(await self._write(self._identity, deadline))
+        except (errors.ApiError, TimeoutError) as error:
             # Ours or not is read before the next write.
             self._seen = None
             log.debug("lease not written", lease=self._place.name, error=str(error))

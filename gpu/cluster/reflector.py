@@ -135,7 +135,7 @@ class Reflector(Generic[T]):
         """
         waiter = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
-        if self._wait is not None:
+        if self._wait is not None and not self._wait.expired():
             self._wait.reschedule(asyncio.get_running_loop().time())
         await waiter
 

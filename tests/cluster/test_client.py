@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import time
+from contextlib import aclosing
 
 import pytest
 from aiohttp import web
@@ -186,6 +188,63 @@ async def test_a_deadline_while_waiting_for_a_connection_means_not_sent(server):
         with pytest.raises(errors.Unreachable) as caught:
             await api.patch(KIND, "b", {}, "ns", deadline=0.1)
         assert not caught.value.sent
+
+
+async def test_a_closed_client_sends_nothing(server):
+    api = server.client()
+    await api.close()
+    with pytest.raises(errors.Unreachable) as caught:
+        await api.get(KIND, "a", "ns")
+    assert (caught.value.sent, server.requests) == (False, [])
+
+
+@pytest.mark.parametrize("reading", [True, False], ids=["waiting for an event", "between two"])
+async def test_a_client_closed_under_an_open_watch_breaks_it_as_a_cut_line_does(server, reading):
+    server.watches += [scripted.watched(scripted.bookmark(8), then="hang")]
+    api = server.client()
+
+    async def close():
+        await asyncio.sleep(0.1 if reading else 0)
+        await api.close()
+
+    async with aclosing(api.watch(KIND)) as events, asyncio.TaskGroup() as tasks:
+        assert (await anext(events)).type == "BOOKMARK"
+        if reading:
+            tasks.create_task(close())
+        else:
+            await close()
+        with pytest.raises(errors.Unreachable):
+            await anext(events)
+
+
+async def test_a_login_that_takes_too_long_is_not_sent(server):
+    def source():
+        time.sleep(0.3)
+        return credentials.Login(server=server.url)
+
+    access = credentials.Access(credentials.Login(server=server.url), source, look_again=0.0)
+    access._stamps = (None,)  # its files changed
+    async with client.Client(access) as api:
+        with pytest.raises(errors.Unreachable) as caught:
+            await api.get(KIND, "a", "ns", deadline=0.1)
+    assert (caught.value.sent, server.requests) == (False, [])
+
+
+async def test_a_write_that_was_refused_for_old_credentials_is_sent_again_with_new_ones(server):
+    tokens = ["old"]
+
+    def source():
+        headers = {"Authorization": f"Bearer {tokens[-1]}"}
+        return credentials.Login(server=server.url, headers=headers)
+
+    server.others += [refused(401), stored, refused(401), refused(401)]
+    async with client.Client(credentials.Access(source(), source)) as api:
+        tokens.append("new")
+        await api.patch(KIND, "a", {"spec": {}}, "ns")
+        with pytest.raises(errors.Unauthorized):
+            await api.patch(KIND, "a", {"spec": {}}, "ns")
+    sent = [each.headers["Authorization"] for each in server.requests]
+    assert sent == ["Bearer old", "Bearer new", "Bearer new"]
 
 
 async def test_cancellation_is_let_through(server):

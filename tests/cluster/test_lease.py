@@ -156,6 +156,19 @@ async def test_a_holder_that_sees_another_stops_at_once():
         assert first.leadership.leader == "thief"
 
 
+async def test_a_holder_that_sees_it_was_taken_and_given_back_stops_too():
+    api = FakeCluster()
+    first = Contender(api, "first")
+    async with contending(first):
+        await asyncio.sleep(5)
+        for other in ("thief", ""):
+            await api.patch(
+                kinds.LEASES, "binder", {"spec": {"holderIdentity": other}}, "cozy-system"
+            )
+        await asyncio.sleep(5)
+        assert (len(first.ends), len(first.leads)) == (1, 2)
+
+
 async def test_a_frozen_holder_knows_at_its_first_look_and_writes_no_renewal():
     api = FakeCluster()
     first = Contender(api, "first")

@@ -101,22 +101,6 @@ async def test_an_expired_watch_is_followed_by_a_list(server, expired):
     assert server.asked("watch")[1]["resourceVersion"] == "9"
 
 
-async def test_a_server_that_expires_every_watch_is_not_asked_in_a_circle(server):
-    server.lists += [listed(version=7)]
-    server.watches += [refused(410, too_old())] * 200
-    async with server.client() as api, reading(api):
-        await asyncio.sleep(0.5)
-    assert 3 <= len(server.asked("list")) <= 30
-
-
-async def test_a_server_that_ends_every_watch_at_once_is_not_asked_in_a_circle(server):
-    server.lists += [listed(version=7)]
-    server.watches += [watched()] * 200
-    async with server.client() as api, reading(api):
-        await asyncio.sleep(0.5)
-    assert 3 <= len(server.asked("watch")) <= 30
-
-
 async def test_an_event_that_comes_twice_changes_nothing_the_second_time(server):
     server.lists += [listed(thing("a", 5, n=1), version=7)]
     server.watches += [
