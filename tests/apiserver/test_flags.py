@@ -1,0 +1,87 @@
+"""Flags: everything wrong is told at once, and defaults are those of Config."""
+
+import pytest
+
+from apiserver import flags
+from apiserver.flags import Flags, FlagsError
+from gpu.config import Config, Pace, PolicyMode
+from gpu.settings import RawNames
+
+
+@pytest.fixture
+def pair(tmp_path):
+    for name in ("tls.crt", "tls.key"):
+        (tmp_path / name).write_text("x")
+    return {
+        "tls_cert_file": tmp_path / "tls.crt",
+        "tls_private_key_file": tmp_path / "tls.key",
+    }
+
+
+def test_defaults_are_those_of_the_configuration(pair):
+    judged = flags.judge(Flags(**pair, identity="me"))
+    assert judged.config == Config(identity="me")
+    assert (judged.port, judged.kubeconfig) == (8443, None)
+
+
+def test_what_is_typed_is_what_is_run(pair):
+    typed = Flags(
+        **pair,
+        identity="me",
+        enabled=False,
+        raw_resource_names="allowed",
+        policies="off",
+        namespace="elsewhere",
+        lease_duration=4,
+        renew_deadline=3,
+        retry_period=0.5,
+        fence_wait=0.5,
+    )
+    assert flags.judge(typed).config == Config(
+        identity="me",
+        enabled=False,
+        raw_names=RawNames.ALLOWED,
+        policies=PolicyMode.OFF,
+        namespace="elsewhere",
+        pace=Pace(
+            lease_duration=4, renew_deadline=3, retry_period=0.5, fence_wait=0.5, write_timeout=1.5
+        ),
+    )
+
+
+def test_every_problem_is_told_at_once(pair, tmp_path):
+    wrong = Flags(
+        tls_cert_file=pair["tls_cert_file"],
+        tls_private_key_file=tmp_path / "missing.key",
+        kubeconfig=tmp_path / "nowhere",
+        port=0,
+        raw_resource_names="perhaps",
+        policies="some",
+        log_format="xml",
+        lease_duration=2,
+        renew_deadline=3,
+        shutdown_delay=-1,
+    )
+    with pytest.raises(FlagsError) as caught:
+        flags.judge(wrong)
+    begins = [problem.split(":")[0].split(" ")[0].rstrip(",") for problem in caught.value.problems]
+    assert begins == [
+        "--tls-private-key-file",
+        "--kubeconfig",
+        "--port",
+        "--lease-duration",
+        "--shutdown-delay",
+        "--raw-resource-names",
+        "--policies",
+        "--log-format",
+    ]
+
+
+def test_without_a_certificate_it_says_which_flag_is_missing():
+    with pytest.raises(FlagsError, match="--tls-cert-file is missing"):
+        flags.judge(Flags())
+
+
+def test_two_processes_of_one_host_have_identities_of_their_own(pair):
+    own = flags.judge(Flags(**pair)).config.identity
+    assert own.rpartition("-")[2].isdigit()
