@@ -12,6 +12,7 @@ from gpu.binder.changes import SetId
 class _Term:
     until: float
     delay: float
+    asked: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -34,12 +35,29 @@ class Quarantine:
         self._terms.pop(set_id, None)
 
     def held(self, now: float) -> frozenset[SetId]:
-        """Return the sets to be left alone at this moment; forgets those long out and never back."""
+        """Return the sets the pass that begins now leaves alone.
+
+        When one set of a namespace comes out, all of that namespace are asked with it: orders of a
+        tenant that was refused for a while are then still served oldest first. A set that came out
+        and was not refused again by the next pass is forgotten.
+        """
         for set_id, term in tuple(self._terms.items()):
-            if now >= term.until + self.most:
+            if term.asked and now >= term.until:
                 del self._terms[set_id]
-        return frozenset(set_id for set_id, term in self._terms.items() if now < term.until)
+        asked = {_group(set_id) for set_id, term in self._terms.items() if now >= term.until}
+        for set_id, term in self._terms.items():
+            term.asked = _group(set_id) in asked
+        return frozenset(set_id for set_id, term in self._terms.items() if not term.asked)
+
+    def count(self, now: float) -> int:
+        """Return how many sets are in."""
+        return sum(now < term.until for term in self._terms.values())
 
     def next_end(self, now: float) -> float | None:
         """Return when the next set comes out, or None when none is in."""
         return min((term.until for term in self._terms.values() if term.until > now), default=None)
+
+
+def _group(set_id: SetId) -> str:
+    """Return the namespace of a claim's set; any other object is asked by itself."""
+    return set_id.partition("/")[0]

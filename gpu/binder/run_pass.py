@@ -60,11 +60,15 @@ class Passes:
         self.writer.begin()
         seen = await self.view.world(self.in_thread)
         self._check_term(seen)
-        if not forced and await self.in_thread(lambda: seen == self._expected):
+        now = self.clock.now()
+        echo = None if forced else self._expected
+        opened = await self.in_thread(
+            lambda: None if seen == echo else _open(seen, self.config, now)
+        )
+        if opened is None:
             return PassReport(skipped=True)
         self._expected = None
-        now = self.clock.now()
-        world, draft = await self.in_thread(lambda: _open(seen, self.config, now))
+        world, draft = opened
         scene = Scene(
             world=world,
             draft=draft,
@@ -173,7 +177,7 @@ class _Run:
             again=self.again,
             awaits_release=release.is_awaited(world),
             pending=sum(claim.phase is claims.Phase.PENDING for claim in world.claims),
-            quarantined=len(passes.quarantine.held(passes.clock.monotonic())),
+            quarantined=passes.quarantine.count(passes.clock.monotonic()),
             quarantine_ends=passes.quarantine.next_end(passes.clock.monotonic()),
         )
 

@@ -92,6 +92,22 @@ async def test_once_it_is_no_longer_refused_the_set_is_bound_and_says_so():
     assert (await rig.once()).quarantined == 0
 
 
+async def test_orders_refused_at_different_times_are_served_oldest_first_afterwards():
+    rig = a_rig(units=3)
+    end = rig.cluster.refuse(placements_of_b, NO)
+    await rig.until_still()
+    rig.clock.advance(3)
+    rig.store(claims=[raws.a_claim("b3", tenant="tenant-b", at=5)])
+    await rig.until_still()
+    rig.clock.advance(2)
+    await rig.until_still()
+    assert rig.quarantine.held(5) == {f"tenant-b/b{n}" for n in (1, 2, 3)}
+    end()
+    rig.clock.advance(5)
+    await rig.until_still()
+    assert rig.placed() == {"tenant-a/a1": "n1", "tenant-a/a2": "n1", "tenant-b/b1": "n1"}
+
+
 async def test_a_refused_finalizer_keeps_its_claim_from_being_placed_and_nobody_else():
     rig = a_rig()
     rig.cluster.refuse(lambda write: of_tenant_b(write) and write.subresource is None, NO)

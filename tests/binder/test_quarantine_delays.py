@@ -46,9 +46,43 @@ def test_the_next_end_is_the_earliest_and_none_when_nothing_is_held():
     assert quarantine.next_end(7.0) is None
 
 
-def test_a_set_never_seen_again_is_forgotten():
+def test_a_set_that_came_out_and_is_not_refused_again_is_forgotten():
     quarantine = a_quarantine()
     quarantine.refuse("tenant-a/x", now=0.0)
     quarantine.refuse("tenant-a/x", now=0.0)
-    quarantine.held(10.0 + 18.0)
+    assert quarantine.held(10.0) == frozenset()
+    assert quarantine.held(11.0) == frozenset()
     assert quarantine.refuse("tenant-a/x", now=30.0) == 5.0
+
+
+def test_a_set_that_comes_out_and_is_refused_again_stays_in_longer():
+    quarantine = a_quarantine()
+    quarantine.refuse("tenant-a/x", now=0.0)
+    assert quarantine.held(5.0) == frozenset()
+    assert quarantine.refuse("tenant-a/x", now=5.0) == 10.0
+    assert quarantine.held(14.9) == {"tenant-a/x"}
+
+
+def test_with_one_set_of_a_namespace_all_of_it_are_asked_and_none_of_another():
+    quarantine = a_quarantine()
+    quarantine.refuse("tenant-a/old", now=0.0)
+    quarantine.refuse("tenant-a/old", now=0.0)
+    quarantine.refuse("tenant-a/young", now=1.0)
+    quarantine.refuse("tenant-b/y", now=2.0)
+    assert quarantine.held(6.0) == {"tenant-b/y"}
+    quarantine.accept("tenant-a/young")
+    assert quarantine.held(6.5) == {"tenant-a/old", "tenant-b/y"}
+
+
+def test_objects_that_are_no_claims_are_asked_each_by_itself():
+    quarantine = a_quarantine()
+    quarantine.refuse("GPUNode n1", now=0.0)
+    quarantine.refuse("GPUNode n2", now=1.0)
+    assert quarantine.held(5.0) == {"GPUNode n2"}
+
+
+def test_the_count_is_of_those_that_are_in():
+    quarantine = a_quarantine()
+    quarantine.refuse("tenant-a/x", now=0.0)
+    quarantine.refuse("tenant-a/y", now=1.0)
+    assert [quarantine.count(now) for now in (4.9, 5.0, 6.0)] == [2, 1, 0]
