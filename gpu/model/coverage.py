@@ -30,13 +30,13 @@ def node_held(claim: GPUClaim) -> NodeName | None:
 
 
 def owners(claims: Iterable[GPUClaim], vmis: Iterable[VMI]) -> dict[tuple[str, str], Holder]:
-    """Return the VM of each known launcher pod, by namespace and pod uid."""
+    """Return the VM of each known launcher pod, by namespace and pod uid; a VMI's word comes first."""
     found: dict[tuple[str, str], Holder] = {}
     for claim in claims:
         if claim.attached_to is not None:
             vm = Holder(claim.meta.namespace, claim.attached_to.vmi)
             for pod in claim.attached_to.pods:
-                found[claim.meta.namespace, pod.uid] = vm
+                found.setdefault((claim.meta.namespace, pod.uid), vm)
     for vmi in vmis:
         for uid in vmi.active_pods:
             found[vmi.meta.namespace, uid] = vmi.meta.key
