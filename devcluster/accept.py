@@ -28,7 +28,7 @@ SETTLE: Final = 62.0
 """Seconds; kube-apiserver reads an aggregated server's OpenAPI once a minute."""
 _TENANT, _OTHER = examples.TENANTS
 _CLASS = """{"apiVersion":"%s/%s","kind":"GPUClass","metadata":{"name":"extra"},"spec":{"mode":"vgpu",\
-"source":{"devicePlugin":{"resourceName":"example.com/extra"}}}}"""
+"source":{"devicePlugin":{"resourceName":"nvidia.com/NVIDIA_L40S-12Q"}}}}"""
 
 
 async def run(checker: Path, resource: str, extra: tuple[str, ...] = ()) -> int:
