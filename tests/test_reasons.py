@@ -3,13 +3,15 @@
 A change here is a change of the API: an object written by an older version carries the old string.
 """
 
+import ast
 import re
 from pathlib import Path
 from typing import get_args
 
 from gpu import keys
 from gpu.binder import conditions
-from gpu.model import refusals
+from gpu.binder.phases import status
+from gpu.model import budgets, refusals
 from gpu.objects import claims, kinds
 from policies import standing
 
@@ -82,6 +84,20 @@ CONDITIONS = {
     "Waiting",
     "WriteRefused",
 }
+DERIVED_REASONS = {
+    "Deleting",
+    "Listed",
+    "NoNodeEligible",
+    "NoNodeServes",
+    "NoTable",
+    "NotListed",
+    "Retired",
+    "Served",
+    "WriteRefused",
+    "Written",
+}
+GATE_REASONS = {"NoBudget", "Overdrawn", "RawNameDenied", "Remaining", "Unlimited", "UsedUp"}
+GATES = {"Closed", "Exhausted", "Open"}
 POLICY_REASONS = {
     "Current",
     "KindNotServed",
@@ -140,11 +156,27 @@ def test_conditions_and_their_reasons_keep_their_names():
     assert {*texts, standing.CONDITION} == CONDITIONS
 
 
+def test_derived_status_keeps_its_conditions_and_reasons():
+    calls = [
+        node
+        for node in ast.walk(ast.parse(Path(status.__file__).read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "_is"
+    ]
+    reasons = {node.args[2].value for node in calls}
+    assert (status.READY, status.PERMITTED, reasons) == ("Ready", "Permitted", DERIVED_REASONS)
+
+
+def test_a_quota_gate_keeps_its_words():
+    source = Path(budgets.__file__).read_text(encoding="utf-8")
+    reasons = set(re.findall(r'return (?:GateState\.\w+, )?"([A-Z]\w+)"', source))
+    assert ({state.value for state in budgets.GateState}, reasons) == (GATES, GATE_REASONS)
+
+
 def test_the_policies_standing_keeps_its_reasons():
     assert {reason.value for reason in standing.Reason} == POLICY_REASONS
 
 
 def test_the_runbook_knows_every_code_condition_and_reason():
-    said = {*REFUSALS, *POLICY_REASONS, *CONDITIONS}
+    said = {*REFUSALS, *POLICY_REASONS, *CONDITIONS, *DERIVED_REASONS, *GATE_REASONS, *GATES}
     text = RUNBOOK.read_text(encoding="utf-8")
     assert sorted(name for name in said if f"`{name}`" not in text) == []
