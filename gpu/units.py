@@ -39,7 +39,11 @@ class Units(int):
 ZERO: Final = Units(0)
 ONE: Final = Units(1)
 
-_QUANTITY = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))([eE][+-]?\d+|[numkKMGTPE]|[KMGTPE]i)?")
+_QUANTITY = re.compile(
+    r"([+-]?(?:\d+\.?\d*|\.\d+))([eE][+-]?\d+|[numkKMGTPE]|[KMGTPE]i)?", re.ASCII
+)
+MOST: Final = 2**63 - 1
+"""Kubernetes stores no larger quantity: it caps one."""
 _SUFFIX: Final[dict[str, Decimal]] = {
     "n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3"),
     "k": Decimal("1e3"), "K": Decimal("1e3"), "M": Decimal("1e6"), "G": Decimal("1e9"),
@@ -52,12 +56,13 @@ _SUFFIX: Final[dict[str, Decimal]] = {
 def parse_units(value: object) -> Units:
     """Read a Kubernetes quantity (number or text, `4`, `1k`, `2e1`, `4000m`) as whole units.
 
-    Raises UnitsError, with the text at fault, for what is no quantity, a fraction or negative.
+    More than MOST reads as MOST. Raises UnitsError, with the text at fault, for what is no quantity,
+    a fraction or negative.
     """
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise UnitsError(f"{value!r} is not a quantity")
     if type(value) is int:
-        return Units(value)
+        return Units(min(value, MOST))
     match = _QUANTITY.fullmatch(str(value))
     if match is None:
         raise UnitsError(f"{value!r} is not a quantity")
@@ -70,6 +75,11 @@ def parse_units(value: object) -> Units:
             amount *= _SUFFIX[suffix]
     except InvalidOperation:
         raise UnitsError(f"{value!r} is not a quantity") from None
+    # Before any step that would write out the digits of 1e999999999.
+    if amount < 0:
+        raise UnitsError(f"{value!r}: an amount cannot be negative")
+    if amount > MOST:
+        return Units(MOST)
     if amount != amount.to_integral_value():
         raise UnitsError(f"{value!r} is a fraction: units are whole")
     return Units(int(amount))
