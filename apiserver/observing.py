@@ -12,9 +12,14 @@ from gpu.cluster.http import Observation
 from gpu.errors import DecodeError
 from gpu.objects.claims import GPUClaim, Phase
 from gpu.objects.classes import GPUClass
+from gpu.objects.config_maps import ConfigMap
 from gpu.objects.kinds import Kind
 from gpu.objects.meta import ObjectKey
 from gpu.ports import Outcome
+from gpu.settings import Settings
+from gpu.units import ClassName
+from gpu.world import served_settings
+from policies.standing import Report, Standing
 
 log = structlog.get_logger(__name__)
 
@@ -63,6 +68,17 @@ class Observing:
         else:
             log.info("placing", identity=self._identity, term=term)
 
+    # policies.standing
+
+    def told(self, report: Report) -> Report:
+        """Return a report of the policies' standing that sets the metric first."""
+
+        async def both(found: Standing) -> None:
+            self._metrics.policies_current.set(1 if found.current else 0)
+            await report(found)
+
+        return both
+
     # gpu.cluster
 
     def requested(self, seen: Observation) -> None:
@@ -82,16 +98,30 @@ class Observing:
         """Set the gauges that follow the stores, until cancelled."""
         while True:
             await asyncio.sleep(_GAUGES_EVERY)
-            phases = Counter(claim.phase for claim in caches.items(GPUClaim))
-            for phase in Phase:
-                self._metrics.claims.labels(phase=phase.value).set(phases[phase])
-            for offer in caches.items(GPUClass):
-                for state, units in (("held", offer.status.held), ("free", offer.status.free)):
-                    self._metrics.units.labels(offer.name, state).set(units)
-            for kind in caches.reflectors:
-                self._metrics.malformed_objects.labels(kind=kind.kind).set(
-                    len(caches[kind].malformed)
-                )
+            self._count(caches)
+
+    def _count(self, caches: Caches) -> None:
+        claims = caches.items(GPUClaim)
+        phases = Counter(claim.phase for claim in claims)
+        for phase in Phase:
+            self._metrics.claims.labels(phase=phase.value).set(phases[phase])
+        lost: Counter[ClassName] = Counter()
+        for claim in claims:
+            if claim.phase is Phase.LOST:
+                lost[claim.class_name] += claim.count
+        for offer in caches.items(GPUClass):
+            states = {
+                "held": offer.status.held,
+                "free": offer.status.free,
+                "lost": lost[offer.name],
+            }
+            for state, units in states.items():
+                self._metrics.units.labels(offer.name, state).set(units)
+        for kind in caches.reflectors:
+            self._metrics.malformed_objects.labels(kind=kind.kind).set(len(caches[kind].malformed))
+        stored = next(iter(caches.items(ConfigMap)), None)
+        _, problem = served_settings(stored, Settings())
+        self._metrics.settings_valid.set(0 if problem else 1)
 
     async def loop_lag(self) -> None:
         """Measure how late the event loop wakes from a short sleep, until cancelled."""

@@ -1,0 +1,98 @@
+"""What gauges say of the stores, and what is logged once."""
+
+from structlog.testing import capture_logs
+
+from apiserver import metrics
+from apiserver.observing import Observing
+from gpu.binder.report import Failed, PassReport, Spent
+from gpu.cluster.caches import Caches
+from gpu.objects.kinds import CONFIG_MAPS, GPU_CLAIMS, GPU_CLASSES
+from gpu.ports import Outcome
+from policies.standing import Reason, Standing
+
+
+def value(made, name, **labels):
+    return made.registry.get_sample_value(name, labels)
+
+
+def a_claim(name, count, status):
+    return {
+        "metadata": {"name": name, "namespace": "tenant-a", "resourceVersion": "5"},
+        "spec": {"className": "h100", "count": count},
+        "status": status,
+    }
+
+
+def test_gauges_follow_the_stores():
+    made = metrics.create()
+    caches = Caches(None)
+    caches[GPU_CLASSES].put(
+        {
+            "metadata": {"name": "h100", "resourceVersion": "5"},
+            "spec": {
+                "mode": "passthrough",
+                "source": {"devicePlugin": {"resourceName": "nvidia.com/x"}},
+            },
+            "status": {"held": 2, "free": 6},
+        }
+    )
+    caches[GPU_CLAIMS].put(a_claim("one", 2, {"phase": "Bound", "nodeName": "n"}))
+    caches[GPU_CLAIMS].put(a_claim("two", 3, {"phase": "Lost"}))
+    caches[GPU_CLAIMS].put(a_claim("three", "many", {}))
+    observing = Observing(made, "me")
+    observing._count(caches)
+    assert value(made, "cozystack_gpu_claims", phase="Bound") == 1
+    assert value(made, "cozystack_gpu_claims", phase="Pending") == 0
+    assert [
+        value(made, "cozystack_gpu_units", **{"class": "h100", "state": state})
+        for state in ("held", "free", "lost")
+    ] == [2, 6, 3]
+    assert value(made, "cozystack_gpu_malformed_objects", kind="GPUClaim") == 1
+    assert value(made, "cozystack_gpu_settings_valid") == 0
+    caches[CONFIG_MAPS].put(
+        {
+            "metadata": {
+                "name": "cozystack-gpu-settings",
+                "namespace": "cozy-system",
+                "resourceVersion": "6",
+            },
+            "data": {"resourceNames": "", "rawResourceNames": "denied"},
+        }
+    )
+    observing._count(caches)
+    assert value(made, "cozystack_gpu_settings_valid") == 1
+
+
+def test_a_failure_that_stays_is_logged_once_and_counted_each_time():
+    made = metrics.create()
+    observing = Observing(made, "me")
+    failed = Failed(
+        change="Place",
+        object="GPUClaim tenant-a/one",
+        set_id="tenant-a/one",
+        outcome=Outcome.REFUSED,
+        words="no",
+    )
+    report = PassReport(phases={"orders": Spent(deciding=0.1)}, failed=(failed,))
+    with capture_logs() as logs:
+        observing.passed(report)
+        observing.passed(report)
+    assert [(line["event"], line["object"]) for line in logs] == [
+        ("write failed", "GPUClaim tenant-a/one")
+    ]
+    assert value(made, "cozystack_gpu_write_refusals_total") == 2
+    assert value(made, "cozystack_gpu_pass_duration_seconds_count", phase="orders") == 2
+
+
+async def test_the_policies_standing_is_a_metric_before_it_is_told():
+    made = metrics.create()
+    seen = []
+
+    async def report(found):
+        (sample,) = next(iter(made.policies_current.collect())).samples
+        seen.append((found.reason, sample.value))
+
+    told = Observing(made, "me").told(report)
+    await told(Standing(reason=Reason.CURRENT, message=""))
+    await told(Standing(reason=Reason.WRITE_FAILED, message=""))
+    assert seen == [(Reason.CURRENT, 1), (Reason.WRITE_FAILED, 0)]
