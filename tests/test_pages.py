@@ -14,6 +14,7 @@ PAGES = tuple(sorted((*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"))))
 PRODUCT = ("gpu", "apiserver", "policies", "openapi", "devcluster", "bench")
 COMING = re.compile(r" \[(?:\d|later)\]$")
 LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)")
+MAKE = re.compile(r"(?:^|`)make((?: [a-z-]+)+)", re.MULTILINE)
 STEP = re.compile(r"^ {4}(\w+) --> (\w+)$", re.MULTILINE)
 DECISION_LINES = 16
 
@@ -60,6 +61,18 @@ def test_the_tree_shows_every_module_and_marks_those_that_are_coming():
 def test_every_link_leads_somewhere(path):
     targets = LINK.findall(path.read_text(encoding="utf-8"))
     assert [target for target in targets if not (path.parent / target).exists()] == []
+
+
+def test_every_make_target_a_page_names_is_there():
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
+    named = {
+        word
+        for path in PAGES
+        for line in MAKE.findall(path.read_text(encoding="utf-8"))
+        for word in line.split()
+    }
+    assert named - targets == set()
 
 
 def test_the_diagram_of_a_claim_shows_every_step_and_no_other():
