@@ -1,0 +1,23 @@
+"""The story of test_routing.py: kube-apiserver with aggregator routing, two replicas by slices."""
+
+from devcluster import control_plane, product
+
+GROUP = "/apis/catalog.gpu.cozystack.io/v1alpha1"
+
+
+async def test_either_replica_serves_alone(binaries_built, tmp_path):
+    async with (
+        control_plane.control_plane(tmp_path / "plane", aggregator_routing=True) as cp,
+        product.running(cp) as gpu,
+    ):
+        await gpu.start("replica-2")
+        # Nobody fails over: first the slice says no, then the process goes.
+        await gpu.route(product.FIRST, ready=False)
+        await gpu.stop(product.FIRST)
+        answers = [(await gpu.admin.raw("GET", GROUP)).status for _ in range(5)]
+        assert answers == [200] * 5
+        await gpu.start(product.FIRST)
+        await gpu.route("replica-2", ready=False)
+        await gpu.stop("replica-2")
+        answers = [(await gpu.admin.raw("GET", GROUP)).status for _ in range(5)]
+        assert answers == [200] * 5
