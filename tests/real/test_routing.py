@@ -13,18 +13,16 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-NETWORK = " && ".join(
-    (
-        "ip link set lo up",
-        "ip link add own type veth peer name other",
-        "ip address add 198.51.100.1/24 dev own",
-        "ip link set own up",
-        "ip link set other up",
-        "ip route add default dev own",  # kube-apiserver wants one
-        'exec "$@"',
-    )
-)
-ISOLATED = ("unshare", "--user", "--map-root-user", "--net", "sh", "-c", NETWORK, "sh")
+NETWORK = """
+ip link set lo up
+ip link add own type veth peer name other
+ip address add 198.51.100.1/24 dev own
+ip link set own up
+ip link set other up
+ip route add default dev own  # kube-apiserver wants one
+exec "$@"
+"""
+ISOLATED = ("unshare", "--user", "--map-root-user", "--net", "sh", "-ec", NETWORK, "sh")
 
 
 def unavailable() -> str:
