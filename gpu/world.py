@@ -64,9 +64,7 @@ class World:
         return next((item for item in self.config_maps if item.meta.key == key), None)
 
 
-def served_settings(
-    stored: ConfigMap | None, last_good: Settings
-) -> tuple[Settings, str]:
+def served_settings(stored: ConfigMap | None, last_good: Settings) -> tuple[Settings, str]:
     """Read the settings as served; a missing or malformed object keeps the last good value.
 
     Returns the settings in force and, when they are not the stored ones, why.
