@@ -12,6 +12,8 @@ from gpu.objects import kinds
 
 PASS: Final = "cozystack_gpu_pass_duration_seconds"
 CALLS: Final = "rest_client_request_duration_seconds"
+SETTLE: Final = 1.0
+"""Seconds after the last claim was seen Bound: the pass that bound it is counted at its end."""
 BREATH: Final = 0.05
 """Seconds between single orders, so that the derived status of the one before is written."""
 
@@ -93,6 +95,7 @@ async def _burst(stage: Stage, count: int, *, frozen: bool) -> Burst:
                 stage.product.thaw()
         at = await seen.all_of(names, within=180)
         after = stage.cpu()
+    await asyncio.sleep(SETTLE)
     recounted = await stage.product_counters()
     await clear(stage)
     phases = scrape.gained_by(PASS, "phase", counted, recounted)
