@@ -40,6 +40,7 @@ class Metrics:
     quarantined_sets: Gauge
     malformed_objects: Gauge
     settings_valid: Gauge
+    settings_writes: Counter
     policies_current: Gauge
     checks: Gauge = field(repr=False)
 
@@ -166,6 +167,11 @@ def create() -> Metrics:
         settings_valid=Gauge(
             "cozystack_gpu_settings_valid",
             "1 while the settings ConfigMap is served well-formed.",
+            registry=registry,
+        ),
+        settings_writes=Counter(
+            "cozystack_gpu_settings_writes_total",
+            "Times the settings ConfigMap was written, since it was not as it should be.",
             registry=registry,
         ),
         policies_current=Gauge(

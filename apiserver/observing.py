@@ -34,6 +34,7 @@ class Observing:
         self._metrics = metrics
         self._identity = identity
         self._last_errors: frozenset[str] = frozenset()
+        self._held_back = ""
 
     # gpu.binder.report.Observer
 
@@ -44,6 +45,14 @@ class Observing:
         refused = [item for item in report.failed if item.outcome is Outcome.REFUSED]
         self._metrics.write_refusals.inc(len(refused))
         self._metrics.quarantined_sets.set(report.quarantined)
+        if report.settings_healed:
+            self._metrics.settings_writes.inc()
+            log.info("settings written", why=report.settings_healed)
+        if report.held_back != self._held_back:
+            self._held_back = report.held_back
+            log.warning(
+                "nothing is placed" if report.held_back else "placing again", why=report.held_back
+            )
         errors = frozenset(f"{item.object}: {item.words}" for item in report.failed)
         for item in report.failed:
             if f"{item.object}: {item.words}" not in self._last_errors:

@@ -96,3 +96,19 @@ async def test_the_policies_standing_is_a_metric_before_it_is_told():
     await told(Standing(reason=Reason.CURRENT, message=""))
     await told(Standing(reason=Reason.WRITE_FAILED, message=""))
     assert seen == [(Reason.CURRENT, 1), (Reason.WRITE_FAILED, 0)]
+
+
+def test_written_settings_and_held_back_placements_are_told_with_their_reason():
+    made = metrics.create()
+    observing = Observing(made, "me")
+    with capture_logs() as logs:
+        observing.passed(PassReport(settings_healed="it does not exist"))
+        observing.passed(PassReport(held_back="tenant-a/odd cannot be read"))
+        observing.passed(PassReport(held_back="tenant-a/odd cannot be read"))
+        observing.passed(PassReport())
+    assert [(line["event"], line["why"]) for line in logs] == [
+        ("settings written", "it does not exist"),
+        ("nothing is placed", "tenant-a/odd cannot be read"),
+        ("placing again", ""),
+    ]
+    assert value(made, "cozystack_gpu_settings_writes_total") == 1
