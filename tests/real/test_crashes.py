@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(400)
 
 UNITS = 150
 ORDERS = 200
-POINTS = 12
+POINTS = 8
 """Kill points of a sampled run; `--full` takes every write of the pass, before and after."""
 
 
