@@ -8,6 +8,8 @@ from bench.stage import Stage
 from gpu import keys
 
 _BASE: Final = f"/apis/{keys.CATALOG_GROUP}/{keys.CATALOG_VERSION}"
+ANCHOR: Final = "first claim, by kube-apiserver alone"
+"""What the same reader waits for without us: a busy API server makes everybody wait."""
 OK: Final = 200
 
 
@@ -19,6 +21,7 @@ def paths(stage: Stage) -> Mapping[str, str]:
         "GET option": f"{place}/options/gpuclass",
         "LIST gpuoffers": f"{place}/gpuoffers",
         "GET gpuoffer": f"{place}/gpuoffers/{stage.class_name}",
+        ANCHOR: f"/apis/{keys.GROUP}/{keys.VERSION}/namespaces/{stage.namespace}/gpuclaims?limit=1",
     }
 
 
