@@ -125,7 +125,7 @@ def create() -> Metrics:
         ),
         pass_seconds=Histogram(
             "cozystack_gpu_pass_duration_seconds",
-            "Seconds a phase of a pass took to decide.",
+            "Seconds a phase of a pass took, deciding and writing; `reading` is before the first.",
             ("phase",),
             registry=registry,
             buckets=_PASS,

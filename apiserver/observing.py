@@ -40,6 +40,8 @@ class Observing:
 
     def passed(self, report: PassReport) -> None:
         """Count one pass; a failure is logged when it is new, not once a pass."""
+        if not report.skipped:
+            self._metrics.pass_seconds.labels(phase="reading").observe(report.reading)
         for phase, spent in report.phases.items():
             self._metrics.pass_seconds.labels(phase=phase).observe(spent.deciding + spent.writing)
         refused = [item for item in report.failed if item.outcome is Outcome.REFUSED]

@@ -28,7 +28,7 @@ _STRIPPED = "-s -w"
 _COMPONENT = "k8s.io/component-base/version"
 _CLIENT = "k8s.io/client-go/pkg/version"
 _KUBERNETES_VERSION = re.compile(r"k8s\.io/kubernetes v(\d+)\.(\d+)\.(\d+)")
-_FLAGS = ("-trimpath",)
+_FLAGS = ("-trimpath", "-gcflags=all=-dwarf=false")  # no debug data: a quarter less to wait
 _LOCK_POLL = 0.2
 _INTERRUPT_GRACE = 10.0
 _NO_SPACE = "no space left on device"

@@ -307,6 +307,7 @@ class FakeCluster:
         self, write: Write, run: Callable[[], dict[str, Any]], how: Json
     ) -> dict[str, Any]:
         await self._arrive(write.kind)
+        wire.encode(write.body)  # what the client could not send fails here too
         if not how.get("dry_run"):
             self.writes.append(write)
         for which, error in self._refusals:
