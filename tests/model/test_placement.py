@@ -116,6 +116,16 @@ def test_a_kept_node_is_kept_from_its_own_resource_only():
     assert placement.choose(draft, {"l40": 1}) == "a"
 
 
+def test_a_kept_node_is_kept_from_sets_of_several_classes_too():
+    classes = [a_class(), a_class("l40", resource=L40)]
+    served = [a_node("a", units=4, also={L40: 4}), a_node("b", units=2, also={L40: 4})]
+    claims = [a_claim("lost", lost="gone", count=4), a_claim("holder", on="a", count=2)]
+    draft = a_snapshot(classes=classes, nodes=served, claims=claims).draft()
+    assert placement.choose(draft, {"h100": 1, "l40": 1}) == "a"
+    placement.serve_lost(draft)
+    assert placement.choose(draft, {"h100": 1, "l40": 1}) == "b"
+
+
 def test_a_deleted_lost_claim_reserves_nothing():
     claims = [a_claim(lost="gone", count=3, deleting=True)]
     draft = a_snapshot(claims=claims).draft()
