@@ -40,7 +40,7 @@ $(READY): constraints.txt pyproject.toml devcluster/go/requirements.txt
 	  || { echo "Python 3.11 or newer is needed: make setup PYTHON=/path/to/python3.11"; exit 1; }
 	@test -x $(BIN)/python || { echo "… making .venv"; $(PYTHON) -m venv .venv; }
 	@echo "… installing pinned packages into .venv"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r constraints.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r constraints.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@$(BIN)/python -m devcluster.toolchain || { \
 	  echo "… installing Go into .venv"; \
