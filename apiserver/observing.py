@@ -109,7 +109,7 @@ class Observing:
         """Set the gauges that follow the stores, until cancelled."""
         while True:
             await asyncio.sleep(_GAUGES_EVERY)
-            self._count(caches)
+            await asyncio.to_thread(self._count, caches)
 
     def _count(self, caches: Caches) -> None:
         claims = caches.items(GPUClaim)

@@ -40,8 +40,9 @@ log = structlog.get_logger(__name__)
 
 SWITCH_INTERVAL: Final = 0.0005
 """Seconds: the pass runs in a thread, and the event loop must get the interpreter back soon."""
-_GC_THRESHOLDS: Final = (20_000, 20, 50)
-"""Allocations between young collections, and young ones between older: frozen objects come in bulk."""
+_GC_THRESHOLDS: Final = (50_000, 100, 100)
+"""Allocations between young collections, and young ones between older: a pass makes frozen objects in
+bulk, free of cycles, and a walk over those that live holds every thread."""
 FAILING: Final = 5.0
 """Seconds a watch may be broken before readiness turns red."""
 TORN_DOWN: Final = 5.0

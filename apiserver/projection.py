@@ -53,6 +53,10 @@ class Pace:
     """From the first signal to the refresh it starts."""
     interval: float = 0.2
     """At least this long from one refresh to the next."""
+    rest: float = 8.0
+    """Times as long as a refresh took, nothing is asked: a busy API server is asked less often."""
+    longest: float = 1.0
+    """The rest is never longer than this."""
     prove: float = 2.0
     """A proof of progress may take this long."""
     fresh: float = 0.025
@@ -137,6 +141,10 @@ class Projection:
                     await asyncio.sleep(self._pace.interval)
         finally:
             unsubscribe()
+
+    def _rest(self, took: float) -> float:
+        """Return how long to leave the API server alone after a refresh that took so long."""
+        return max(self._pace.interval, min(self._pace.rest * took, self._pace.longest))
 
     def close(self) -> None:
         """End every watch, cleanly: readers of `closing` are woken."""

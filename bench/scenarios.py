@@ -105,6 +105,9 @@ class Bench:
         self._reads("during the burst", reading.result(), LIST_GOAL)
         self.got.add("order to Bound, orders at once", "ms", _ms(burst.latencies))
         self._rates("orders at once", burst, writes)
+        rate = self.scale.orders / burst.seconds
+        share = 100 * rate / (writes / (WRITES_A_CLAIM + 1))
+        self.got.add("the same, the order's own create counted as a write", "%", [share])
         # One more metadata patch than in the burst itself: the claims are given back before we count.
         for name, words in (("", "metadata patches a claim"), ("status", "status patches a claim")):
             count = (after[name] - before[name]) / self.scale.orders

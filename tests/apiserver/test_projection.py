@@ -165,3 +165,9 @@ async def test_a_broken_proof_is_said_once(logs):
         await asyncio.sleep(0.1)
     assert [entry["event"] for entry in logs].count("progress not proved") == 1
     assert source.proofs > 2
+
+
+def test_a_slow_api_server_is_asked_less_often_and_still_once_a_second():
+    followed = Projection(fakes.FakeSource())
+    rests = [followed._rest(took) for took in (0.001, 0.05, 30.0)]
+    assert rests == [0.2, 0.4, 1.0]
