@@ -51,7 +51,7 @@ REGISTRIES = tuple(
         ("registry.npmjs", "org"),
         ("crates", "io"),
         ("rubygems", "org"),
-        ("repo.maven", "apache.org"),
+        ("repo", "maven.apache.org"),
     )
 )
 MACHINE_PATH = re.compile(r"(?<![\w.~-])/(?:" + "wor" + r"k|root)/\w")
