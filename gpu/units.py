@@ -83,3 +83,13 @@ def parse_units(value: object) -> Units:
     if amount != amount.to_integral_value():
         raise UnitsError(f"{value!r} is a fraction: units are whole")
     return Units(int(amount))
+
+
+def plain(value: object) -> int:
+    """Give an encoder the bare int of an amount; msgspec leaves ints of a type of their own to us.
+
+    Raises NotImplementedError, as msgspec asks of such a hook, for what is no int.
+    """
+    if isinstance(value, int):
+        return int(value)
+    raise NotImplementedError(type(value).__name__)

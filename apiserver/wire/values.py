@@ -6,19 +6,14 @@ from typing import TypeAlias
 import msgspec
 import yaml
 
+from gpu import units
+
 Scalar: TypeAlias = str | int | float | bool | None
 Json: TypeAlias = "Scalar | Sequence[Json] | Mapping[str, Json]"
 JsonObject: TypeAlias = Mapping[str, Json]
 
 
-def _plain(value: object) -> int:
-    """Encode an int of a type of its own (Units), which msgspec leaves to us."""
-    if isinstance(value, int):
-        return int(value)
-    raise NotImplementedError(type(value).__name__)
-
-
-_encoder = msgspec.json.Encoder(enc_hook=_plain)
+_encoder = msgspec.json.Encoder(enc_hook=units.plain)
 
 
 def json_line(value: Json) -> bytes:

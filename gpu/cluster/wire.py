@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
+from gpu import units
 from gpu.cluster import errors
 from gpu.objects.kinds import Kind
 
@@ -55,14 +56,7 @@ _OBJECT: Final = msgspec.json.Decoder(dict[str, Any])
 
 def encode(body: object) -> bytes:
     """Return a request body."""
-    return msgspec.json.encode(body, enc_hook=_plain)
-
-
-def _plain(value: object) -> int:
-    """Encode an int of a type of its own (Units), which msgspec leaves to us."""
-    if isinstance(value, int):
-        return int(value)
-    raise NotImplementedError(type(value).__name__)
+    return msgspec.json.encode(body, enc_hook=units.plain)
 
 
 def decode_object(body: bytes) -> dict[str, Any]:

@@ -217,7 +217,7 @@ class OneBinder:
 
 async def test_a_leader_learns_of_the_mark_when_its_store_does():
     reader = OneBinder()
-    waiting = asyncio.ensure_future(teardown.until_marked(reader))  # type: ignore[arg-type]
+    waiting = asyncio.ensure_future(teardown.until_marked(reader))  # type: ignore[arg-type]  # a fake
     await asyncio.sleep(1)
     assert not waiting.done()
     reader.annotations[keys.TEARDOWN_ANNOTATION] = "r"

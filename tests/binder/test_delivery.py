@@ -139,7 +139,7 @@ async def test_a_claim_that_is_gone_is_neither_refused_nor_contended():
 
 
 async def test_what_cannot_be_created_for_lack_of_its_namespace_counts_as_refused():
-    change = changes.WriteSettings(settings=None, exists=False, problem="")  # type: ignore[arg-type]
+    change = changes.WriteSettings(settings=None, exists=False, problem="")  # type: ignore[arg-type]  # unread
     writer = Writer(answers={name_of(change): GONE})
     (failed,) = (await deliver([change], writer)).failed
     assert failed.is_refused
