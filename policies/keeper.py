@@ -200,10 +200,8 @@ class Keeper:
             if live is None or stored.differs(live, _ownerless(document)):
                 met.differ.append(f"{kind.kind} {name}")
             return
-        if not self._leading():
-            return
         try:
-            if await stored.bring(self._writer, kind, document):
+            if await stored.bring(self._writer, kind, document, leading=self._leading):
                 met.wrote = True
                 log.info("policy applied", kind=kind.kind, name=name)
         except stored.NotHealedError as error:

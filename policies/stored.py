@@ -5,11 +5,15 @@ condition that is always false) or beside our fields (an exclusion) survives it.
 afterwards is set by a merge patch that replaces lists whole and removes what is not meant.
 """
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
 
 from gpu import keys, ports
 from gpu.objects.kinds import Kind
 from policies.shapes import LABELS, Document
+
+TRIES: Final = 4
+"""How often an object is begun anew before whoever keeps writing it is left to the next round."""
 
 
 class NotHealedError(Exception):
@@ -28,22 +32,46 @@ def differs(live: Document, wanted: Document) -> bool:
     )
 
 
-async def bring(writer: ports.Writer, kind: Kind, wanted: Document) -> bool:
-    """Make the stored object what the document says; say whether anything was written."""
+async def bring(
+    writer: ports.Writer,
+    kind: Kind,
+    wanted: Document,
+    *,
+    leading: Callable[[], bool] = lambda: True,
+) -> bool:
+    """Make the stored object what the document says; say whether anything was written.
+
+    `leading` is asked before each write; once it says no, nothing more is written. Somebody who
+    writes in between (kube-controller-manager: the status of a policy just applied) is met by
+    starting over; raises his Conflict after `TRIES` of those.
+    """
     name = wanted["metadata"]["name"]
     live = await find(writer, kind, name)
     if live is not None and not differs(live, wanted):
         return False
-    stored = await writer.apply(kind, name, wanted, field_manager=keys.POLICIES_MANAGER)
-    if differs(stored, wanted):
+    for attempt in range(1, TRIES + 1):
+        if not leading():
+            return attempt > 1
+        stored = await writer.apply(kind, name, wanted, field_manager=keys.POLICIES_MANAGER)
+        if not differs(stored, wanted):
+            return True
+        if not leading():
+            return True
         patch = {
+            # The difference holds for what apply answered with, and for nothing else.
             "metadata": {"resourceVersion": stored["metadata"]["resourceVersion"]},
             "spec": difference(stored["spec"], wanted["spec"]),
         }
-        stored = await writer.patch(kind, name, patch, field_manager=keys.POLICIES_MANAGER)
+        try:
+            stored = await writer.patch(kind, name, patch, field_manager=keys.POLICIES_MANAGER)
+        except Exception as error:
+            if attempt == TRIES or writer.outcome(error) is not ports.Outcome.CONFLICT:
+                raise
+            continue
         if differs(stored, wanted):
             raise NotHealedError(f"{kind.resource} {name} is not stored as it was written")
-    return True
+        return True
+    raise AssertionError("the last attempt returns or raises")
 
 
 async def find(

@@ -1,15 +1,21 @@
-"""What counts as a deviation, and the patch that undoes it."""
+"""What counts as a deviation, the patch that undoes it, and who writes in between."""
 
 import copy
+import itertools
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpu.cluster import errors
 from gpu.config import Config
+from gpu.objects import kinds
+from gpu.objects.kinds import Kind
 from policies import bundle, stored
 from tests.fakes import merging
+from tests.fakes.cluster import FakeCluster
 
 POLICY = bundle.policies(Config())[-1]
 OWNER = {"apiVersion": "v1", "kind": "ClusterRole", "name": "r", "uid": "u"}
@@ -87,3 +93,91 @@ def test_what_the_api_server_adds_is_no_deviation():
 )
 def test_a_deviation_is_seen(live: Json):
     assert stored.differs(live, wanted())
+
+
+Meddle = Callable[[Json], None]
+
+
+class Meddled(FakeCluster):
+    """An API server on which somebody else writes the object just before each patch of ours."""
+
+    def __init__(self, *meddles: Meddle) -> None:
+        super().__init__()
+        self.meddles = list(meddles)
+
+    async def patch(self, kind: Kind, name: str, *rest: Any, **how: Any) -> Json:
+        if self.meddles:
+            live = await self.get(kind, name)
+            self.meddles.pop(0)(live)
+            self.put(kind, live)
+        return await super().patch(kind, name, *rest, **how)
+
+
+def judged(live: Json) -> None:
+    """As kube-controller-manager does after each change of a policy."""
+    live["status"] = {"observedGeneration": live["metadata"]["generation"]}
+
+
+def judged_again(live: Json) -> None:
+    live["status"] = {"typeChecking": {}}
+
+
+def excluded(live: Json) -> None:
+    live["spec"]["auditAnnotations"] = [{"key": "b"}]
+
+
+def unlabelled(live: Json) -> None:
+    live["metadata"].pop("labels")
+
+
+EDITED = changed(auditAnnotations=[{"key": "a"}])
+"""What apply does not heal: somebody else's field beside ours."""
+
+
+@pytest.mark.parametrize(
+    "meddles",
+    [
+        pytest.param([judged], id="its status"),
+        pytest.param([judged, judged_again], id="its status twice"),
+        pytest.param([excluded], id="its spec, once more"),
+        pytest.param([unlabelled], id="what apply heals"),
+    ],
+)
+async def test_one_who_writes_in_between_holds_nothing_up(meddles: list[Meddle]):
+    cluster = Meddled(*meddles)
+    cluster.put(kinds.POLICIES, EDITED)
+    assert await stored.bring(cluster, kinds.POLICIES, wanted())
+    live = await cluster.get(kinds.POLICIES, POLICY.name)
+    assert not stored.differs(live, wanted())
+    assert "auditAnnotations" not in live["spec"]
+
+
+async def test_no_patch_is_sent_without_the_version_it_was_made_from():
+    cluster = Meddled(judged, judged_again)
+    cluster.put(kinds.POLICIES, EDITED)
+    await stored.bring(cluster, kinds.POLICIES, wanted())
+    versions = [
+        write.body["metadata"]["resourceVersion"]
+        for write in cluster.writes
+        if write.verb == "patch"
+    ]
+    assert len(set(versions)) == len(versions) == 3
+
+
+async def test_one_who_writes_all_the_time_is_left_to_the_next_round():
+    writers = itertools.cycle((judged, judged_again))
+    cluster = Meddled(*itertools.islice(writers, 50))
+    cluster.put(kinds.POLICIES, EDITED)
+    with pytest.raises(errors.Conflict):
+        await stored.bring(cluster, kinds.POLICIES, wanted())
+    assert len(cluster.writes) == 2 * stored.TRIES
+
+
+async def test_who_lost_the_lead_in_between_writes_no_more():
+    """The one who wrote may be the new leader, of another version."""
+    cluster = Meddled(judged)
+    cluster.put(kinds.POLICIES, EDITED)
+    await stored.bring(cluster, kinds.POLICIES, wanted(), leading=lambda: bool(cluster.meddles))
+    assert [write.verb for write in cluster.writes] == ["apply", "patch"]
+    live = await cluster.get(kinds.POLICIES, POLICY.name)
+    assert live["spec"] == EDITED["spec"]

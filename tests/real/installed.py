@@ -33,7 +33,7 @@ async def _served(api: client.Client, kind: kinds.Kind) -> None:
     while True:
         try:
             await api.list(kind, limit=1)
-        except errors.NotFound:
+        except (errors.NotFound, errors.Throttled):  # "storage is (re)initializing"
             await asyncio.sleep(0.02)
         else:
             return

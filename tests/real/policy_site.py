@@ -18,7 +18,7 @@ from gpu.objects.kinds import Kind
 from gpu.settings import RawNames, Settings
 from gpu.units import ResourceName
 from policies import bundle, keeper
-from policies.standing import Standing
+from policies.standing import Reason, Standing
 from tests.real import installed
 
 CONFIG: Final = Config()
@@ -73,11 +73,7 @@ class Site:
 
     async def keep(self, **changes: Any) -> Standing:
         """Do rounds until one finds nothing to write; return its standing."""
-        keeping = self.keeper(**changes)
-        async with asyncio.timeout(20):
-            while True:
-                if await keeping.once() != keeper.SETTLE:
-                    return self.said[-1]
+        return await settled(self.keeper(**changes), self.said)
 
     async def write_settings(self, raw_names: RawNames, names: Sequence[str] = NAMES) -> None:
         """Write the settings object as the leader does."""
@@ -137,6 +133,24 @@ async def in_force(site: Site) -> None:
             )
         )
     )
+
+
+async def settled(keeping: keeper.Keeper, said: Sequence[Standing]) -> Standing:
+    """Do rounds until one finds nothing to write; return its standing, the last of `said`."""
+    async with asyncio.timeout(20):
+        while await finished(keeping, said) == keeper.SETTLE:
+            pass
+    return said[-1]
+
+
+async def finished(keeping: keeper.Keeper, said: Sequence[Standing]) -> float:
+    """Do one round; one that could not finish is followed by another, as in `run`."""
+    async with asyncio.timeout(20):
+        while True:
+            wait = await keeping.once()
+            if said[-1].reason is not Reason.WRITE_FAILED:
+                return wait
+            await asyncio.sleep(wait)
 
 
 async def refused(write: Awaitable[object]) -> str | None:

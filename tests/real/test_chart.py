@@ -19,6 +19,7 @@ from gpu.objects import kinds
 from gpu.objects.kinds import Kind
 from gpu.objects.meta import ObjectKey
 from policies import keeper, standing
+from tests.real import policy_site
 from tests.real.crd_rows import BASES, BOUND, merged
 from tests.real.installed import KINDS, install, installed
 
@@ -213,9 +214,8 @@ async def test_what_the_chart_grants_is_enough_to_keep_the_policies(api: client.
     )
     await api.create(kinds.GPU_BINDERS, {"metadata": {"name": keys.BINDER_NAME}})
     kept = keeper.Keeper(api.acting_as(PROCESS, GROUPS), Config(), report=report)
-    await kept.once()
-    await kept.once()
-    assert [found.reason for found in told] == [standing.Reason.CURRENT] * 2
+    found = await policy_site.settled(kept, told)
+    assert (len(told) > 1, found.reason) == (True, standing.Reason.CURRENT)
 
 
 async def test_what_the_chart_grants_is_enough_to_tear_the_product_down(api: client.Client):
