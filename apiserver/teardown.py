@@ -242,7 +242,7 @@ class _Work:
                     raise
                 case ports.Outcome.GONE:
                     pass
-                case ports.Outcome.CONFLICT:
+                case ports.Outcome.CONFLICT | ports.Outcome.STALE:
                     self.worked = True
                 case ports.Outcome.UNKNOWN:
                     self.worked = True

@@ -18,6 +18,37 @@ class PolicyMode(StrEnum):
     OFF = "off"
 
 
+class RunningGuests(StrEnum):
+    """What becomes of a guest that runs on a node that cannot keep its set."""
+
+    RESTART = "restart"
+    """Its VMI is deleted where another node has room for all of it."""
+    KEEP = "keep"
+    """It is never ended; its set is Degraded, and Lost when the node is gone."""
+
+
+class UsageRecordMonitor(StrEnum):
+    """Under which WorkloadMonitor usage records are kept."""
+
+    AUTO = "auto"
+    """None, until the host is seen to delete a record: then as ANCHOR."""
+    NONE = "none"
+    ANCHOR = "anchor"
+    """One of ours in each namespace with claims, that selects no pod."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guard:
+    """How much may be made Lost or moved at once before a person is asked."""
+
+    window: float = 600.0
+    """Seconds over which sets are summed."""
+    share: float = 0.2
+    """Of the sets held."""
+    at_least: int = 10
+    """Sets that are always let through."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grace:
     """How long each state is borne before it is acted on, in seconds."""
@@ -68,7 +99,10 @@ class Config:
     settings_namespace: str = keys.SETTINGS_NAMESPACE
     kubevirt_namespace: str = "cozy-kubevirt"
     """Where KubeVirt's controllers run: its controller's account makes launcher pods."""
+    running_guests: RunningGuests = RunningGuests.RESTART
+    usage_record_monitor: UsageRecordMonitor = UsageRecordMonitor.AUTO
     grace: Grace = field(default_factory=Grace)
+    guard: Guard = field(default_factory=Guard)
     pace: Pace = field(default_factory=Pace)
 
     @property

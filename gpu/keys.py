@@ -49,6 +49,13 @@ CLASS_FINALIZER: Final = f"{DOMAIN}/class"
 SETTINGS_NAMESPACE: Final = "cozy-system"
 SETTINGS_NAME: Final = "cozystack-gpu-settings"
 
+# Usage records: Workloads under no WorkloadMonitor, or under one of ours that selects no pod.
+USAGE_RECORD_PREFIX: Final = "gpuclaim-"
+USAGE_MONITOR_NAME: Final = "cozystack-gpu-usage"
+USAGE_MONITOR_SELECTOR_LABEL: Final = f"{DOMAIN}/selects-no-pod"
+WORKLOAD_MONITOR_LABEL: Final = "workloads.cozystack.io/monitor"
+"""The host's: the monitor a Workload belongs to; one without it is deleted by hosts of today."""
+
 # The singleton GPUBinder and the leader's Lease.
 BINDER_NAME: Final = "binder"
 LEASE_NAME: Final = "cozystack-gpu-binder"

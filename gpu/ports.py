@@ -28,6 +28,8 @@ class Outcome(StrEnum):
     """A definite no: any other 4xx."""
     GONE = "gone"
     """404: the object is not there (any more)."""
+    STALE = "stale"
+    """What was read past the cache first contradicts the view: nothing was sent. Never of an error."""
 
 
 class Clock(Protocol):
@@ -81,8 +83,8 @@ class Writer(Protocol):
     async def get(self, kind: Kind, name: str, namespace: str | None = None) -> dict[str, Any]:
         """Read one object past the cache."""
 
-    async def list_all(self, kind: Kind) -> Listing:
-        """List a whole kind past the cache; nothing written before the call is missing in it."""
+    async def list_all(self, kind: Kind, namespace: str | None = None) -> Listing:
+        """List a kind past the cache, in one namespace or whole; nothing written before is missing."""
 
     async def create(
         self, kind: Kind, body: Json, *, field_manager: str | None = None, dry_run: bool = False

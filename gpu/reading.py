@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol, TypeVar, cast
 
 from gpu import world
 from gpu.errors import DecodeError
-from gpu.objects import binders, claims, classes, config_maps, nodes
+from gpu.objects import binders, claims, classes, config_maps, nodes, workloads
 from gpu.objects.binders import GPUBinder
 from gpu.objects.claims import GPUClaim
 from gpu.objects.classes import GPUClass
@@ -25,14 +25,16 @@ from gpu.objects.kinds import (
     GPU_CLAIMS,
     GPU_CLASSES,
     GPU_NODES,
+    WORKLOAD_MONITORS,
+    WORKLOADS,
     Kind,
 )
-from gpu.objects.kubevirt import VMI, KubeVirt
+from gpu.objects.kubevirt import VM, VMI, KubeVirt
 from gpu.objects.meta import HasMeta, ObjectKey
 from gpu.objects.nodes import GPUNode, Node
 from gpu.objects.pods import Pod
 from gpu.objects.tenants import Namespace, TenantQuota, TenantRelease
-from gpu.objects.workloads import Workload
+from gpu.objects.workloads import Monitor, Workload
 from gpu.ports import Outcome, Reader, Writer
 from gpu.settings import Settings
 from gpu.world import World
@@ -47,6 +49,7 @@ VIEWS: Final[Mapping[str, type[HasMeta]]] = {
     "nodes": Node,
     "pods": Pod,
     "vmis": VMI,
+    "vms": VM,
     "namespaces": Namespace,
     "releases": TenantRelease,
     "quotas": TenantQuota,
@@ -54,6 +57,7 @@ VIEWS: Final[Mapping[str, type[HasMeta]]] = {
     "binders": GPUBinder,
     "config_maps": ConfigMap,
     "workloads": Workload,
+    "monitors": Monitor,
 }
 """Field of World to the view that fills it."""
 
@@ -63,6 +67,8 @@ _OWN: Final[Mapping[Kind, tuple[str, Callable[[Raw], HasMeta]]]] = {
     GPU_NODES: ("inventory", nodes.decode_inventory),
     GPU_BINDERS: ("binders", binders.decode),
     CONFIG_MAPS: ("config_maps", config_maps.decode),
+    WORKLOADS: ("workloads", workloads.decode),
+    WORKLOAD_MONITORS: ("monitors", workloads.decode_monitor),
 }
 """Kinds the leader writes: the field of World they are in, and how an answer is read."""
 
@@ -224,12 +230,17 @@ class FreshView:
 
     def gone(self, kind: Kind, key: ObjectKey, uid: str) -> None:
         """Note that the object of that uid is no more, whatever the watch still shows."""
-        name, _ = _OWN[kind]
-        self._own[name][key] = Own(uid)
+        if kind in _OWN:
+            name, _ = _OWN[kind]
+            self._own[name][key] = Own(uid)
 
     def doubt(self, kind: Kind, key: ObjectKey) -> None:
-        """Have the object read directly before the next pass: nobody knows what became of a write."""
-        self._doubted.add((kind, key))
+        """Have the object read directly before the next pass: nobody knows what became of a write.
+
+        An object of a kind that we only delete is left to the watch.
+        """
+        if kind in _OWN:
+            self._doubted.add((kind, key))
 
     async def settle(self) -> None:
         """Read directly every object in doubt. Raises what the Writer raises; those left stay so."""

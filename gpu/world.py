@@ -10,12 +10,12 @@ from gpu.objects.binders import GPUBinder
 from gpu.objects.claims import GPUClaim
 from gpu.objects.classes import GPUClass
 from gpu.objects.config_maps import ConfigMap
-from gpu.objects.kubevirt import VMI, KubeVirt
+from gpu.objects.kubevirt import VM, VMI, KubeVirt
 from gpu.objects.meta import ObjectKey
 from gpu.objects.nodes import GPUNode, Node
 from gpu.objects.pods import Pod
 from gpu.objects.tenants import Namespace, TenantQuota, TenantRelease
-from gpu.objects.workloads import Workload
+from gpu.objects.workloads import Monitor, Workload
 from gpu.settings import Settings
 
 
@@ -29,6 +29,7 @@ class World:
     nodes: tuple[Node, ...] = ()
     pods: tuple[Pod, ...] = ()
     vmis: tuple[VMI, ...] = ()
+    vms: tuple[VM, ...] = ()
     namespaces: tuple[Namespace, ...] = ()
     releases: tuple[TenantRelease, ...] = ()
     quotas: tuple[TenantQuota, ...] = ()
@@ -36,6 +37,8 @@ class World:
     binders: tuple[GPUBinder, ...] = ()
     config_maps: tuple[ConfigMap, ...] = ()
     workloads: tuple[Workload, ...] = ()
+    monitors: tuple[Monitor, ...] = ()
+    """Our own: the anchors of usage records."""
     unreadable_claims: frozenset[ObjectKey] = frozenset()
     """Claims in the cluster that could not be decoded: they hold something, nobody knows what."""
     settings: Settings = field(default_factory=Settings)
@@ -50,6 +53,7 @@ class World:
             nodes=self.nodes,
             pods=self.pods,
             vmis=self.vmis,
+            vms=self.vms,
             namespaces=self.namespaces,
             releases=self.releases,
             quotas=self.quotas,

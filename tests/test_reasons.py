@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import get_args
 
 from gpu import keys
-from gpu.binder import conditions
+from gpu.binder import changes, conditions
 from gpu.binder.phases import status
 from gpu.model import budgets, refusals
 from gpu.objects import claims, kinds
@@ -45,6 +45,10 @@ KEYS = {
     "CLASS_FINALIZER": "gpu.cozystack.io/class",
     "SETTINGS_NAMESPACE": "cozy-system",
     "SETTINGS_NAME": "cozystack-gpu-settings",
+    "USAGE_RECORD_PREFIX": "gpuclaim-",
+    "USAGE_MONITOR_NAME": "cozystack-gpu-usage",
+    "USAGE_MONITOR_SELECTOR_LABEL": "gpu.cozystack.io/selects-no-pod",
+    "WORKLOAD_MONITOR_LABEL": "workloads.cozystack.io/monitor",
     "BINDER_NAME": "binder",
     "LEASE_NAME": "cozystack-gpu-binder",
     "BINDER_MANAGER": "cozystack-gpu-binder",
@@ -78,11 +82,19 @@ CONDITIONS = {
     "Degraded",
     "Leading",
     "Lost",
-    "Placed",
     "PoliciesCurrent",
     "SettingsCurrent",
     "Waiting",
     "WriteRefused",
+}
+BOUND_REASONS = {"Gathered", "Migrated", "Moved", "Placed", "Rebound"}
+CAUSES = {
+    "NodeCordoned",
+    "NodeGone",
+    "NodeNotReady",
+    "NodeTainted",
+    "SetTorn",
+    "UnitsMissing",
 }
 DERIVED_REASONS = {
     "Deleting",
@@ -147,11 +159,16 @@ def test_a_code_can_be_a_reason_of_a_condition():
     assert [name for name in REFUSALS if not re.fullmatch("[A-Z][A-Za-z]{0,63}", name)] == []
 
 
+def test_reasons_of_a_placement_and_causes_of_a_loss_keep_their_names():
+    assert {how.value for how in changes.How} == BOUND_REASONS
+    assert {cause.value for cause in claims.Cause} == CAUSES
+
+
 def test_conditions_and_their_reasons_keep_their_names():
     texts = {
         value
         for name, value in vars(conditions).items()
-        if name.isupper() and not name.startswith("_")
+        if name.isupper() and isinstance(value, str)
     }
     assert {*texts, standing.CONDITION} == CONDITIONS
 

@@ -5,14 +5,20 @@ A list in a merge patch replaces the stored one, so conditions are always the wh
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Any, assert_never
+from typing import Any
 
 from gpu import keys, settings
-from gpu.binder import changes, conditions
-from gpu.binder.conditions import Story
+from gpu.binder import changes, conditions, results
 from gpu.objects.binders import GPUBinder
-from gpu.objects.claims import Phase
-from gpu.objects.kinds import CONFIG_MAPS, GPU_BINDERS, GPU_NODES
+from gpu.objects.claims import Attachment, Displaced, Spent
+from gpu.objects.kinds import (
+    CONFIG_MAPS,
+    GPU_BINDERS,
+    GPU_CLAIMS,
+    GPU_NODES,
+    WORKLOAD_MONITORS,
+    WORKLOADS,
+)
 from gpu.objects.meta import Condition
 
 Body = dict[str, Any]
@@ -25,25 +31,85 @@ def finalizers(change: changes.Finalizer, version: str) -> Body:
 
 def claim_status(change: changes.ClaimStatus, version: str, term: int) -> Body:
     """Return the merge patch of a claim's status. A phase is placement: the term goes with it."""
-    placement: Body = {}
-    match change:
-        case changes.Place():
-            story = conditions.bound(change.claim, change.node, change.at)
-            placement = {
-                "phase": Phase.BOUND.value,
-                "nodeName": change.node,
-                "boundAt": time(change.at),
-                "term": term,
+    after = results.after(change)
+    status: Body = {
+        "reasons": list(after.reasons) or None,
+        "conditions": list_of(after.conditions),
+        "spent": _spent(after.spent),
+    }
+    if isinstance(change, changes.Placement):
+        status |= {
+            "phase": after.phase.value,
+            "nodeName": after.node,
+            "boundAt": time(after.bound_at) if after.bound_at else None,
+            "term": term,
+        }
+        if after.displaced is not None:
+            status["displaced"] = _displaced(after.displaced)
+    elif not change.claim.has_status:
+        status |= {"phase": after.phase.value, "term": term}
+    if isinstance(change, changes.Attach | changes.Detach):
+        status["attachedTo"] = attachment(after.attached_to)
+    return {"metadata": {"resourceVersion": version}, "status": status}
+
+
+def attachment(found: Attachment | None) -> Body | None:
+    """Return `status.attachedTo` as a merge patch sets it; null takes away what is not known."""
+    if found is None:
+        return None
+    return {
+        "name": found.vmi,
+        "admission": found.admission or None,
+        "uid": found.uid or None,
+        "since": time(found.since) if found.since else None,
+        "pods": [
+            {
+                "uid": pod.uid,
+                **({"node": pod.node} if pod.node else {}),
+                **({"ended": True} if pod.ended else {}),
             }
-        case changes.Explain():
-            story = conditions.waiting(change.claim, change.refusals, change.at)
-        case changes.ExplainRefused():
-            story = conditions.refused(change.claim, change.words, change.at)
-        case _:
-            assert_never(change)
-    if not placement and not change.claim.has_status:
-        placement = {"phase": Phase.PENDING.value, "term": term}
-    return {"metadata": {"resourceVersion": version}, "status": {**placement, **_story(story)}}
+            for pod in found.pods
+        ],
+    }
+
+
+def record(change: changes.WriteRecord) -> Body:
+    """Return a usage record: a Workload has no status subresource, so one write makes it whole."""
+    claim, wanted = change.claim.meta, change.record
+    owner = {
+        "apiVersion": GPU_CLAIMS.api_version,
+        "kind": GPU_CLAIMS.kind,
+        "name": claim.name,
+        "uid": claim.uid,
+        "controller": False,
+        "blockOwnerDeletion": True,
+    }
+    return {
+        "apiVersion": WORKLOADS.api_version,
+        "kind": WORKLOADS.kind,
+        "metadata": {
+            "name": wanted.name,
+            "namespace": claim.namespace,
+            "labels": dict(wanted.labels),
+            "ownerReferences": [owner],
+        },
+        "status": {
+            "kind": wanted.kind,
+            "type": wanted.type,
+            "operational": wanted.operational,
+            "resources": {name: str(units) for name, units in wanted.resources},
+        },
+    }
+
+
+def monitor(change: changes.WriteMonitor) -> Body:
+    """Return the monitor of a namespace's usage records. Its selector matches no pod, never all."""
+    return {
+        "apiVersion": WORKLOAD_MONITORS.api_version,
+        "kind": WORKLOAD_MONITORS.kind,
+        "metadata": {"name": keys.USAGE_MONITOR_NAME, "namespace": change.namespace},
+        "spec": {"kind": "gpu", "type": "gpuclaim", "selector": dict(change.selector)},
+    }
 
 
 def class_status(change: changes.ReportClass) -> Body:
@@ -163,5 +229,18 @@ def time(at: datetime) -> str:
     return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _story(story: Story) -> Body:
-    return {"reasons": list(story.reasons) or None, "conditions": list_of(story.conditions)}
+def _displaced(found: Displaced) -> Body:
+    return {"at": time(found.at), "node": found.node, "cause": found.cause.value}
+
+
+def _spent(found: Spent | None) -> Body | None:
+    if found is None:
+        return None
+    return {
+        "at": time(found.at),
+        "waitingSeconds": found.waiting,
+        "heldSeconds": found.held,
+        "inUseSeconds": found.in_use,
+        "lostSeconds": found.lost,
+        "degradedSeconds": found.degraded,
+    }

@@ -4,14 +4,16 @@ A change of placement carries the claim it was decided on: its resourceVersion g
 so a claim somebody else changed meanwhile is a conflict and not overwritten.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
+from enum import StrEnum
 from typing import assert_never
 
 from gpu import keys
+from gpu.binder.confirms import Confirm
 from gpu.model.refusals import Refusal
 from gpu.objects.binders import GPUBinder
-from gpu.objects.claims import GPUClaim
+from gpu.objects.claims import Attachment, Cause, Displaced, GPUClaim
 from gpu.objects.classes import GPUClass
 from gpu.objects.kinds import (
     CONFIG_MAPS,
@@ -19,6 +21,9 @@ from gpu.objects.kinds import (
     GPU_CLAIMS,
     GPU_CLASSES,
     GPU_NODES,
+    VMIS,
+    WORKLOAD_MONITORS,
+    WORKLOADS,
     Kind,
 )
 from gpu.objects.meta import Condition, ObjectKey
@@ -28,6 +33,23 @@ from gpu.units import NodeName
 
 SetId = str
 """What quarantine and ordering go by: claims of one set share it (`namespace/name` of its first)."""
+
+
+class How(StrEnum):
+    """How a claim came to be on its node; the reason of its condition Bound."""
+
+    PLACED = "Placed"
+    MOVED = "Moved"
+    REBOUND = "Rebound"
+    GATHERED = "Gathered"
+    MIGRATED = "Migrated"
+
+
+class Detached(StrEnum):
+    """Why an attachment is over."""
+
+    ENDED = "GuestEnded"
+    EXPIRED = "NeverStarted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,21 +74,74 @@ class DropFinalizer:
     version: str
     finalizers: tuple[str, ...]
     """All finalizers the object keeps."""
+    confirm: tuple[Confirm, ...] = ()
+    evidence: tuple[str, ...] = ()
+    """How each pod that used a claim is known to have ended, in words; for its Event."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Bind a claim to a node: the write that must never be wrong."""
+    """Bind a claim to a node, or hold it there from now on: the write that must never be wrong."""
 
     claim: GPUClaim
     node: NodeName
+    at: datetime
+    set_id: SetId
+    how: How = How.PLACED
+    displaced: Displaced | None = None
+    """Of a move: what it left and why; None leaves what is stored."""
+    confirm: tuple[Confirm, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lose:
+    """Make a Bound claim Lost: it holds no units from now on and counts for budgets still."""
+
+    claim: GPUClaim
+    displaced: Displaced
+    at: datetime
+    set_id: SetId
+    refusals: tuple[Refusal, ...] = ()
+    """Why no other node takes its set."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attach:
+    """Note on a claim what is known of the VMI that uses it: its uid, pods and their ends."""
+
+    claim: GPUClaim
+    attachment: Attachment
+    at: datetime
+    set_id: SetId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Detach:
+    """End a claim's attachment: it is held for a VM that is off."""
+
+    claim: GPUClaim
+    why: Detached
+    at: datetime
+    set_id: SetId
+    confirm: tuple[Confirm, ...] = ()
+    evidence: tuple[str, ...] = ()
+    """How each pod is known to have ended, in words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Degrade:
+    """Say on a Bound claim that its node does not keep it well, or (cause None) that it does again."""
+
+    claim: GPUClaim
+    cause: Cause | None
+    words: str
     at: datetime
     set_id: SetId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explain:
-    """Say on a claim that stays Pending why it waits; yielded only when it differs."""
+    """Say on a claim that stays Pending or Lost why it waits; yielded only when it differs."""
 
     claim: GPUClaim
     refusals: tuple[Refusal, ...]
@@ -126,10 +201,73 @@ class ReportBinder:
     """All conditions GPUBinder shall have, those of other writers included."""
 
 
-ClaimStatus = Place | Explain | ExplainRefused
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndGuest:
+    """Delete the VMI whose node cannot keep its set, so that the set can be placed anew."""
+
+    vmi: ObjectKey
+    uid: str
+    node: NodeName
+    cause: Cause
+    set_id: SetId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteClaim:
+    """Delete a template claim whose VM never came, or is over."""
+
+    claim: GPUClaim
+    set_id: SetId
+    confirm: tuple[Confirm, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """A usage record as it should be: a Workload owned by its claim (domain contract 6)."""
+
+    name: str
+    kind: str
+    type: str
+    resources: tuple[tuple[str, int], ...]
+    operational: bool
+    labels: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteRecord:
+    """Create a claim's usage record, or bring it to what it should be."""
+
+    claim: GPUClaim
+    record: Record
+    uid: str
+    """Of the record that is there; empty when there is none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropRecord:
+    """Delete a usage record that has no claim, which garbage collection did not take."""
+
+    key: ObjectKey
+    uid: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteMonitor:
+    """Create the WorkloadMonitor that usage records of a namespace are kept under, or heal it."""
+
+    namespace: str
+    uid: str
+    selector: tuple[tuple[str, str], ...] = field(default_factory=tuple)
+
+
+Placement = Place | Lose
+"""Changes of phase or node: they carry the term, and the checker judges them."""
+ClaimStatus = Placement | Attach | Detach | Degrade | Explain | ExplainRefused
 """Writes of GPUClaim status: an unknown or contended one aborts the placing phases of a pass."""
 Finalizer = AddFinalizer | DropFinalizer
-Change = Finalizer | ClaimStatus | ReportClass | ReportNode | WriteSettings | ReportBinder
+Usage = WriteRecord | DropRecord | WriteMonitor
+Derived = ReportClass | ReportNode | WriteSettings | ReportBinder
+Change = Finalizer | ClaimStatus | EndGuest | DeleteClaim | Usage | Derived
 
 SETTINGS_KEY = ObjectKey(keys.SETTINGS_NAMESPACE, keys.SETTINGS_NAME)
 
@@ -148,8 +286,32 @@ def target_of(change: Change) -> Target:
     match change:
         case AddFinalizer() | DropFinalizer():
             return Target(change.kind, change.key, change.uid)
-        case Place() | Explain() | ExplainRefused():
+        case EndGuest():
+            return Target(VMIS, change.vmi, change.uid)
+        case WriteRecord() | DropRecord() | WriteMonitor():
+            return _usage_target(change)
+        case ReportClass() | ReportNode() | WriteSettings() | ReportBinder():
+            return _derived_target(change)
+        case _:
             return Target(GPU_CLAIMS, change.claim.key, change.claim.meta.uid)
+
+
+def _usage_target(change: Usage) -> Target:
+    match change:
+        case WriteRecord():
+            key = ObjectKey(change.claim.meta.namespace, change.record.name)
+            return Target(WORKLOADS, key, change.uid)
+        case DropRecord():
+            return Target(WORKLOADS, change.key, change.uid)
+        case WriteMonitor():
+            key = ObjectKey(change.namespace, keys.USAGE_MONITOR_NAME)
+            return Target(WORKLOAD_MONITORS, key, change.uid)
+        case _:
+            assert_never(change)
+
+
+def _derived_target(change: Derived) -> Target:
+    match change:
         case ReportClass():
             return Target(GPU_CLASSES, change.offer.meta.key, change.offer.meta.uid)
         case ReportNode():
@@ -164,7 +326,7 @@ def target_of(change: Change) -> Target:
 
 def set_of(change: Change) -> SetId:
     """Return the set a change belongs to; an object that is no claim is a set of its own."""
-    if isinstance(change, Place | Explain | ExplainRefused):
+    if isinstance(change, ClaimStatus | EndGuest | DeleteClaim):
         return change.set_id
     target = target_of(change)
     return object_set(target.kind, target.key)

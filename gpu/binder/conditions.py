@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
+from gpu.binder.changes import How
 from gpu.model import refusals
 from gpu.model.refusals import Refusal
 from gpu.objects import meta
-from gpu.objects.claims import GPUClaim
+from gpu.objects.claims import Cause, Displaced, GPUClaim, Phase
 from gpu.objects.meta import Condition
 from gpu.units import NodeName
 
@@ -23,8 +24,17 @@ DEGRADED: Final = "Degraded"
 LEADING: Final = "Leading"
 SETTINGS_CURRENT: Final = "SettingsCurrent"
 
-PLACED: Final = "Placed"
 WRITE_REFUSED: Final = "WriteRefused"
+
+CAUSES: Final = {
+    Cause.NODE_GONE: "its node is gone",
+    Cause.NODE_NOT_READY: "its node has not been Ready for too long",
+    Cause.UNITS_MISSING: "its node serves fewer units than are held there",
+    Cause.NODE_TAINTED: "its node has a taint that the class does not tolerate",
+    Cause.NODE_CORDONED: "its node is cordoned",
+    Cause.SET_TORN: "its set has no node with room for all of it",
+}
+"""Why a node does not keep a claim, in a tenant's words."""
 
 _MESSAGE_CAP: Final = 2000
 _REASONS_CAP: Final = 32
@@ -38,13 +48,34 @@ class Story:
     reasons: tuple[str, ...]
 
 
-def bound(claim: GPUClaim, node: NodeName, now: datetime) -> Story:
+def bound(claim: GPUClaim, node: NodeName, how: How, now: datetime) -> Story:
     """Return what a claim bound to the node says."""
-    message = f"{claim.count} units of {claim.class_name} are held on node {node}"
-    kept = without(claim.conditions, WAITING, LOST)
+    message = f"{refusals.plural(claim.count)} of {claim.class_name} held on node {node}"
+    kept = without(claim.conditions, WAITING, LOST, DEGRADED)
     return Story(
-        put(kept, Condition(type=BOUND, status="True", reason=PLACED, message=message), now), ()
+        put(kept, Condition(type=BOUND, status="True", reason=how.value, message=message), now), ()
     )
+
+
+def lost(
+    claim: GPUClaim, displaced: Displaced, reasons: tuple[Refusal, ...], now: datetime
+) -> Story:
+    """Return what a claim says that lost its units: why, and why it is not bound elsewhere."""
+    message = f"its units are lost: {CAUSES[displaced.cause]}"
+    shown = put(
+        without(claim.conditions, DEGRADED),
+        Condition(type=LOST, status="True", reason=displaced.cause.value, message=message),
+        now,
+    )
+    return waiting(replace(claim, phase=Phase.LOST, conditions=shown), reasons, now)
+
+
+def degraded(claim: GPUClaim, cause: Cause | None, words: str, now: datetime) -> Story:
+    """Return what a Bound claim says of a node that does not keep it well, or does again."""
+    if cause is None:
+        return Story(without(claim.conditions, DEGRADED), claim.reasons)
+    shown = Condition(type=DEGRADED, status="True", reason=cause.value, message=words)
+    return Story(put(claim.conditions, shown, now), claim.reasons)
 
 
 def waiting(claim: GPUClaim, reasons: tuple[Refusal, ...], now: datetime) -> Story:

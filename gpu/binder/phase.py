@@ -3,11 +3,30 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import TypeVar
 
-from gpu.binder.changes import Change, SetId
+from gpu.binder import results
+from gpu.binder.changes import Change, ClaimStatus, SetId
 from gpu.config import Config
+from gpu.model.sightings import Sightings
 from gpu.model.snapshot import Draft
+from gpu.units import NodeName
 from gpu.world import World
+
+C = TypeVar("C", bound=ClaimStatus)
+
+
+@dataclass(slots=True, kw_only=True)
+class Findings:
+    """What phases found out about the cluster as a whole; phase `status` tells it on GPUBinder."""
+
+    held_back: dict[NodeName, str] = field(default_factory=dict)
+    """Nodes whose losses the guard holds back, and the id that acknowledges them."""
+    sets_held_back: int = 0
+    guard_limit: int = 0
+    """Sets the guard lets through in a window, as counted in this pass."""
+    records_kept: str = ""
+    """How usage records are kept when the host deletes those without a monitor; empty is plainly."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,10 +42,18 @@ class Scene:
     later: frozenset[SetId] = field(default_factory=frozenset)
     """Sets with a write that failed in this pass and is tried again in the next: nothing of them
     is written any more, but their turn is kept."""
+    sightings: Sightings = field(default_factory=Sightings)
+    """What this leader saw of the pods that use claims."""
+    findings: Findings = field(default_factory=Findings)
 
     def leaves_alone(self, set_id: SetId) -> bool:
         """Say whether nothing of a set is to be written in this pass."""
         return set_id in self.skip or set_id in self.later
+
+    def plan(self, change: C) -> C:
+        """Have the draft show what the change makes of its claim; returns the change."""
+        self.draft.put(results.after(change))
+        return change
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

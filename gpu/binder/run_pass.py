@@ -14,9 +14,11 @@ from datetime import datetime, timedelta
 from gpu.binder import conditions, delivery, phases, term
 from gpu.binder.changes import (
     Change,
+    ClaimStatus,
     DropFinalizer,
     ExplainRefused,
     Place,
+    Placement,
     WriteSettings,
 )
 from gpu.binder.delivery import Delivered, FailedSet
@@ -27,6 +29,8 @@ from gpu.binder.quarantine import Quarantine
 from gpu.binder.report import Failed, PassReport, Spent
 from gpu.binder.writer import ChangeWriter
 from gpu.config import Config
+from gpu.model import sightings
+from gpu.model.sightings import Sightings
 from gpu.model.snapshot import Draft
 from gpu.objects import claims
 from gpu.objects.claims import GPUClaim
@@ -47,6 +51,8 @@ class Passes:
     clock: Clock
     table: tuple[Phase, ...] = phases.PASS
     in_thread: InThread = asyncio.to_thread
+    sightings: Sightings = field(default_factory=Sightings)
+    """What this leader saw of pods that use claims, pass by pass."""
     _expected: World | None = None
     """What the events of the last pass's own writes will show; None when it left work undone."""
 
@@ -69,12 +75,16 @@ class Passes:
             return PassReport(skipped=True)
         self._expected = None
         world, draft = opened
+        self.sightings = await self.in_thread(
+            lambda: sightings.observe(self.sightings, world.claims, world.pods, now)
+        )
         scene = Scene(
             world=world,
             draft=draft,
             config=self.config,
             now=now,
             skip=self.quarantine.held(began),
+            sightings=self.sightings,
         )
         run = _Run(passes=self, scene=scene, reading=self.clock.monotonic() - began)
         for phase in self.table:
@@ -138,10 +148,10 @@ class _Run:
         for item in done.failed:
             if item.is_refused:
                 self.passes.quarantine.refuse(item.set_id, now)
-            for change in item.left:
-                if isinstance(change, Place):
-                    self.scene.draft.unbind(change.claim)
-                    self.again = True
+            for change in reversed(item.left):
+                if isinstance(change, ClaimStatus):
+                    self.scene.draft.put(change.claim)
+                self.again |= isinstance(change, Placement)
             self.again |= item.is_gone
         refused = frozenset(item.set_id for item in done.failed if item.is_refused)
         failed = frozenset(item.set_id for item in done.failed) - refused

@@ -11,11 +11,11 @@ node agent writes beside us.
 """
 
 import asyncio
-from dataclasses import dataclass, field
-from typing import assert_never
+from dataclasses import dataclass, field, replace
+from typing import Final, assert_never
 
 from gpu import keys
-from gpu.binder import bodies, changes
+from gpu.binder import bodies, changes, confirming
 from gpu.binder.bodies import Body
 from gpu.binder.changes import Change, Target
 from gpu.binder.fence import Fence
@@ -23,6 +23,9 @@ from gpu.objects.kinds import GPU_BINDERS, GPU_CLAIMS, GPU_NODES, Kind
 from gpu.objects.meta import ObjectKey
 from gpu.ports import Outcome, Writer
 from gpu.reading import FreshView
+
+_UNREAD: Final = Outcome.STALE
+"""Nothing was sent, so nothing of the cluster is in doubt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,22 +58,33 @@ class ChangeWriter:
         """
         target = changes.target_of(change)
         limit = self.fence.seconds(self.write_timeout)
+        sent = False
         try:
             async with asyncio.timeout(limit):
+                unmet = await confirming.unmet(change, self.api)
+                if unmet:
+                    return Failure(Outcome.STALE, unmet)
+                sent = True
                 answer = await self._send(change)
         except asyncio.CancelledError:
-            self.view.doubt(target.kind, target.key)
+            if sent:
+                self.view.doubt(target.kind, target.key)
             raise
         except TimeoutError:
-            return self._failed(target, Failure(Outcome.UNKNOWN, f"no answer within {limit:.1f} s"))
+            failure = Failure(Outcome.UNKNOWN, f"no answer within {limit:.1f} s")
+            return self._failed(target, failure) if sent else replace(failure, outcome=_UNREAD)
         except Exception as error:
             outcome = self.api.outcome(error)
             if outcome is None:
-                self.view.doubt(target.kind, target.key)
+                if sent:
+                    self.view.doubt(target.kind, target.key)
                 raise
+            if not sent:
+                return Failure(_UNREAD, f"could not be read past the cache: {error}")
             return self._failed(target, Failure(outcome, str(error)))
-        self.view.wrote(target.kind, answer)
-        self._versions[target.kind, target.key] = answer["metadata"]["resourceVersion"]
+        if answer is not None:
+            self.view.wrote(target.kind, answer)
+            self._versions[target.kind, target.key] = answer["metadata"]["resourceVersion"]
         return None
 
     def _failed(self, target: Target, failure: Failure) -> Failure:
@@ -80,22 +94,57 @@ class ChangeWriter:
             case Outcome.GONE:
                 if target.uid:
                     self.view.gone(target.kind, target.key, target.uid)
-            case Outcome.REFUSED:
+            case Outcome.REFUSED | Outcome.STALE:
                 pass
             case _:
                 assert_never(failure.outcome)
         return failure
 
-    async def _send(self, change: Change) -> Body:
+    async def _send(self, change: Change) -> Body | None:
+        """Send it; None when there is no answer to keep."""
         match change:
             case changes.AddFinalizer() | changes.DropFinalizer():
                 version = self._version(change.kind, change.key, change.version)
                 return await self._patch(change, bodies.finalizers(change, version))
-            case changes.Place() | changes.Explain() | changes.ExplainRefused():
+            case changes.EndGuest() | changes.DeleteClaim() | changes.DropRecord():
+                await self._delete(change)
+                return None
+            case changes.WriteRecord() | changes.WriteMonitor():
+                return await self._usage(change)
+            case (
+                changes.ReportClass()
+                | changes.ReportNode()
+                | changes.WriteSettings()
+                | changes.ReportBinder()
+            ):
+                return await self._derived(change)
+            case _:
                 meta = change.claim.meta
                 version = self._version(GPU_CLAIMS, meta.key, meta.resource_version)
                 body = bodies.claim_status(change, version, self.fence.term)
                 return await self._patch(change, body, "status")
+
+    async def _delete(self, change: Change) -> None:
+        target = changes.target_of(change)
+        await self.api.delete(
+            target.kind, target.key.name, target.key.namespace or None, uid=target.uid
+        )
+
+    async def _usage(self, change: changes.WriteRecord | changes.WriteMonitor) -> Body:
+        """Create what is not there, else bring it to what it should be."""
+        target = changes.target_of(change)
+        body = (
+            bodies.record(change)
+            if isinstance(change, changes.WriteRecord)
+            else bodies.monitor(change)
+        )
+        if change.uid:
+            body["metadata"]["uid"] = change.uid  # another of that name is a conflict
+            return await self._patch(change, body)
+        return await self.api.create(target.kind, body, field_manager=keys.BINDER_MANAGER)
+
+    async def _derived(self, change: changes.Derived) -> Body:
+        match change:
             case changes.ReportClass():
                 return await self._patch(change, bodies.class_status(change), "status")
             case changes.ReportNode():

@@ -75,7 +75,15 @@ WATCHED: Final = (
         optional=True,
     ),
     Watched(kind=kinds.VMIS, view=kubevirt.VMI, decode=kubevirt.decode_vmi, optional=True),
+    Watched(kind=kinds.VMS, view=kubevirt.VM, decode=kubevirt.decode_vm, optional=True),
     Watched(kind=kinds.WORKLOADS, view=workloads.Workload, decode=workloads.decode, optional=True),
+    Watched(
+        kind=kinds.WORKLOAD_MONITORS,
+        view=workloads.Monitor,
+        decode=workloads.decode_monitor,
+        scope=reflector.Scope(field_selector=f"metadata.name={keys.USAGE_MONITOR_NAME}"),
+        optional=True,
+    ),
 )
 
 

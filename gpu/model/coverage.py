@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from gpu.model.ledger import Holder
 from gpu.objects.claims import GPUClaim, Phase
-from gpu.objects.kubevirt import VMI
+from gpu.objects.kubevirt import VM, VMI
+from gpu.objects.meta import ObjectKey
 from gpu.objects.pods import Pod
 from gpu.units import NodeName, ResourceName, TenantName, Units
 
@@ -41,6 +42,18 @@ def owners(claims: Iterable[GPUClaim], vmis: Iterable[VMI]) -> dict[tuple[str, s
         for uid in vmi.active_pods:
             found[vmi.meta.namespace, uid] = vmi.meta.key
     return found
+
+
+def named(vms: Iterable[VM]) -> dict[ObjectKey, ObjectKey]:
+    """Return for each claim the one VM whose template names it; several name nobody's."""
+    found: dict[ObjectKey, ObjectKey] = {}
+    disputed: set[ObjectKey] = set()
+    for vm in vms:
+        for name in vm.claims:
+            claim = ObjectKey(vm.meta.namespace, name)
+            if found.setdefault(claim, vm.meta.key) != vm.meta.key:
+                disputed.add(claim)
+    return {claim: vm for claim, vm in found.items() if claim not in disputed}
 
 
 def wants(

@@ -5,6 +5,7 @@ name. A set needs one node that is eligible for every class in it.
 """
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 
 from gpu.model import eligibility
 from gpu.model.rooms import Rooms
@@ -17,20 +18,23 @@ Wants = Mapping[ClassName, int]
 """Units of each class that one node must have room for."""
 
 
-def choose(draft: Draft, wants: Wants) -> NodeName | None:
+def choose(
+    draft: Draft, wants: Wants, without: AbstractSet[NodeName] = frozenset()
+) -> NodeName | None:
     """Return the node for a set, or None when no node has room for all of it now.
 
-    Nodes kept for an older Lost set are left alone, and so are units reserved for one.
+    Nodes kept for an older Lost set are left alone, and so are units reserved for one; `without`
+    are nodes that refused the set's pod a short while ago, or that it leaves.
     """
     names = list(wants)
     if any(name not in draft.snapshot.classes for name in names):
         return None
     if len(names) == 1:
         rooms = _rooms(draft, names[0])
-        return rooms.fullest(wants[names[0]], _kept(draft, names))
+        return rooms.fullest(wants[names[0]], _kept(draft, names) | without)
     asked = _by_resource(draft, wants)
     best: tuple[int, NodeName] | None = None
-    for node in _eligible(draft, names) - _kept(draft, names):
+    for node in _eligible(draft, names) - _kept(draft, names) - without:
         left = [draft.ledger.room(node, resource) - units for resource, units in asked.items()]
         if min(left) >= 0:
             rank = (sum(left), node)
@@ -59,7 +63,7 @@ def serve_lost(draft: Draft) -> None:
     draft.lost_served = True
     draft.ledger.on_undo(lambda: setattr(draft, "lost_served", False))
     lost = (item for item in draft.claims() if item.phase is Phase.LOST and not item.meta.deleting)
-    for item in group(lost):
+    for item in group(lost, draft.snapshot.named):
         if any(name not in draft.snapshot.classes for name in item.wants):
             continue
         node = choose(draft, item.wants)

@@ -1,16 +1,22 @@
 """Claims of one VM as one set: group, tell whole from torn.
 
-A claim attached to nothing is a set of its own.
+A claim belongs to the VM it is attached to, else to the one VM whose template names it, so that the
+claims of a VM that is off stay together. Named by no VM or by several, it is a set of its own.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from types import MappingProxyType
 
 from gpu.model import coverage
 from gpu.model.ledger import Holder
-from gpu.objects.claims import GPUClaim, Phase
-from gpu.units import ClassName
+from gpu.objects.claims import Attachment, GPUClaim, Phase
+from gpu.objects.meta import ObjectKey
+from gpu.units import ClassName, NodeName
+
+Named = Mapping[ObjectKey, Holder]
+_NOBODY: Named = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +24,18 @@ class ClaimSet:
     """Claims that are placed, moved and lost together; oldest first, never empty."""
 
     claims: tuple[GPUClaim, ...]
+    vm: Holder | None = None
+    """The VM they are attached to, or whose template names them."""
+
+    @property
+    def attachments(self) -> tuple[Attachment, ...]:
+        """What is known of the VMI that uses it; empty while the VM is off."""
+        return tuple(claim.attached_to for claim in self.claims if claim.attached_to is not None)
+
+    @property
+    def nodes(self) -> frozenset[NodeName]:
+        """Where its members hold units."""
+        return frozenset(node for node in map(coverage.node_held, self.claims) if node is not None)
 
     @property
     def id(self) -> str:
@@ -49,18 +67,18 @@ class ClaimSet:
         return len({claim.phase for claim in self.claims}) == 1 and len(nodes) == 1
 
 
-def group(claims: Iterable[GPUClaim]) -> tuple[ClaimSet, ...]:
-    """Group claims into sets, oldest set first."""
+def group(claims: Iterable[GPUClaim], named: Named = _NOBODY) -> tuple[ClaimSet, ...]:
+    """Group claims into sets, oldest set first; `named` is the VM that names a claim, by claim."""
     alone: list[ClaimSet] = []
     shared: dict[Holder, list[GPUClaim]] = {}
     for claim in claims:
-        vm = coverage.holder_of(claim)
+        vm = coverage.holder_of(claim) or named.get(claim.key)
         if vm is None:
             alone.append(ClaimSet(claims=(claim,)))
         else:
             shared.setdefault(vm, []).append(claim)
     grouped = (
-        ClaimSet(claims=tuple(sorted(members, key=lambda claim: claim.age)))
-        for members in shared.values()
+        ClaimSet(claims=tuple(sorted(members, key=lambda claim: claim.age)), vm=vm)
+        for vm, members in shared.items()
     )
     return tuple(sorted((*alone, *grouped), key=lambda item: item.age))

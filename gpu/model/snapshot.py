@@ -14,7 +14,7 @@ from gpu.model.ledger import Ledger
 from gpu.model.tenancy import Tree
 from gpu.objects.claims import GPUClaim, Phase
 from gpu.objects.classes import GPUClass
-from gpu.objects.kubevirt import VMI, KubeVirt
+from gpu.objects.kubevirt import VM, VMI, KubeVirt
 from gpu.objects.meta import ObjectKey
 from gpu.objects.nodes import GPUNode, Node
 from gpu.objects.pods import Pod
@@ -44,6 +44,10 @@ class Snapshot:
     claims: Mapping[ObjectKey, GPUClaim]
     nodes: Mapping[NodeName, Node]
     vmis: Mapping[ObjectKey, VMI]
+    pods: Mapping[tuple[str, str], Pod]
+    """By namespace and uid: those that VMIs list as theirs or attachments have recorded."""
+    named: Mapping[ObjectKey, ObjectKey]
+    """Claim to the one VM whose template names it; one that several name is not in it."""
     settings: Settings
     tree: Tree
     permitted: frozenset[ResourceName] | None
@@ -121,8 +125,14 @@ class Draft:
     def bind(self, claim: GPUClaim, node: NodeName) -> GPUClaim:
         """Have the claim hold its units on a node; returns it as Bound. Checks nothing."""
         bound = replace(self._now(claim), phase=Phase.BOUND, node=node)
-        self._put(bound)
+        self.put(bound)
         return bound
+
+    def lift(self, claim: GPUClaim) -> GPUClaim:
+        """Have the claim hold no units and count for budgets still; returns it as Lost."""
+        lifted = replace(self._now(claim), phase=Phase.LOST)
+        self.put(lifted)
+        return lifted
 
     def unbind(self, claim: GPUClaim) -> None:
         """Put a claim back as the snapshot has it: its write was refused for good.
@@ -130,7 +140,7 @@ class Draft:
         What was decided meanwhile on the strength of it stands.
         """
         if claim.key in self.changed:
-            self._put(self.snapshot.claims[claim.key])
+            self.put(self.snapshot.claims[claim.key])
 
     def count_older(self, than: Age | None) -> None:
         """Have the budgets count Pending claims older than an age, and no others; None is all."""
@@ -160,7 +170,8 @@ class Draft:
     def _now(self, claim: GPUClaim) -> GPUClaim:
         return self.changed.get(claim.key) or self.snapshot.claims[claim.key]
 
-    def _put(self, claim: GPUClaim) -> None:
+    def put(self, claim: GPUClaim) -> None:
+        """Have the draft show a claim as given: its units move with it. Checks nothing."""
         old = self._now(claim)
         self._hold(old, -1)
         self._hold(claim, +1)
@@ -222,6 +233,7 @@ def build(  # noqa: PLR0913 - one argument per kind of object, all by name
     nodes: Iterable[Node] = (),
     pods: Iterable[Pod] = (),
     vmis: Iterable[VMI] = (),
+    vms: Iterable[VM] = (),
     namespaces: Iterable[Namespace] = (),
     releases: Iterable[TenantRelease] = (),
     quotas: Iterable[TenantQuota] = (),
@@ -246,8 +258,9 @@ def build(  # noqa: PLR0913 - one argument per kind of object, all by name
     tree = tenancy.build(namespaces=namespaces, releases=releases, quotas=quotas)
     book = ledger.empty(tree, capacities)
     booking.hold_claims(book, by_key.values(), by_class)
+    pods = tuple(pods)
     wanted = tuple(coverage.wants(pods, frozenset(resources)))
-    owned = coverage.owners(by_key.values(), by_vmi.values()) if wanted else {}
+    owned = coverage.owners(by_key.values(), by_vmi.values())
     for pod, resource, units in wanted:
         if pod.node is not None:
             vm = owned.get((pod.meta.namespace, pod.meta.uid))
@@ -262,6 +275,12 @@ def build(  # noqa: PLR0913 - one argument per kind of object, all by name
         claims=by_key,
         nodes=by_node,
         vmis=by_vmi,
+        pods={
+            (pod.meta.namespace, pod.meta.uid): pod
+            for pod in pods
+            if (pod.meta.namespace, pod.meta.uid) in owned
+        },
+        named=coverage.named(vms),
         settings=settings,
         tree=tree,
         permitted=permitted,

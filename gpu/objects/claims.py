@@ -57,6 +57,44 @@ class RejectedNode:
     fingerprint: str = ""
 
 
+class Cause(StrEnum):
+    """Why a node could not keep a set, or a set could not stay as it was."""
+
+    NODE_GONE = "NodeGone"
+    NODE_NOT_READY = "NodeNotReady"
+    UNITS_MISSING = "UnitsMissing"
+    """The node serves fewer units than the sets on it hold."""
+    NODE_TAINTED = "NodeTainted"
+    NODE_CORDONED = "NodeCordoned"
+    SET_TORN = "SetTorn"
+    """Some of the set was Lost or elsewhere already: it is kept together."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Displaced:
+    """The last time the claim was made Lost or moved; the guard counts these."""
+
+    at: datetime
+    node: NodeName
+    """The node it left."""
+    cause: Cause
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """Seconds of the claim's life up to `at`; since then it is as its status says now.
+
+    Waiting, held and lost add up to its age. In use and degraded are parts of held.
+    """
+
+    at: datetime
+    waiting: int = 0
+    held: int = 0
+    in_use: int = 0
+    lost: int = 0
+    degraded: int = 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GPUClaim:
     """A tenant's order and then hold."""
@@ -70,6 +108,9 @@ class GPUClaim:
     bound_at: datetime | None = None
     attached_to: Attachment | None = None
     rejected_nodes: tuple[RejectedNode, ...] = ()
+    displaced: Displaced | None = None
+    spent: Spent | None = None
+    """None before the leader's first write."""
     term: int = 0
     reasons: tuple[str, ...] = ()
     conditions: tuple[Condition, ...] = ()
@@ -119,6 +160,8 @@ def decode(raw: Raw) -> GPUClaim:
             )
             for item in status.children("rejectedNodes")
         ),
+        displaced=_displaced(status.child("displaced")) if status.has("displaced") else None,
+        spent=_spent(status.child("spent")) if status.has("spent") else None,
         term=status.whole("term", 0),
         reasons=status.texts("reasons"),
         conditions=meta.decode_conditions(status),
@@ -140,4 +183,23 @@ def _attachment(fields: Fields) -> Attachment:
             )
             for pod in fields.children("pods")
         ),
+    )
+
+
+def _displaced(fields: Fields) -> Displaced:
+    return Displaced(
+        at=fields.time("at") or meta.EPOCH,
+        node=NodeName(fields.text_or("node")),
+        cause=fields.one_of("cause", Cause, Cause.SET_TORN.value),
+    )
+
+
+def _spent(fields: Fields) -> Spent:
+    return Spent(
+        at=fields.time("at") or meta.EPOCH,
+        waiting=fields.whole("waitingSeconds", 0),
+        held=fields.whole("heldSeconds", 0),
+        in_use=fields.whole("inUseSeconds", 0),
+        lost=fields.whole("lostSeconds", 0),
+        degraded=fields.whole("degradedSeconds", 0),
     )

@@ -42,6 +42,8 @@ LEASES: Final = Kind("coordination.k8s.io", "v1", "leases", "Lease")
 HELM_RELEASES: Final = Kind("helm.toolkit.fluxcd.io", "v2", "helmreleases", "HelmRelease")
 WORKLOADS: Final = Kind("cozystack.io", "v1alpha1", "workloads", "Workload")
 KUBEVIRTS: Final = Kind("kubevirt.io", "v1", "kubevirts", "KubeVirt")
+WORKLOAD_MONITORS: Final = Kind("cozystack.io", "v1alpha1", "workloadmonitors", "WorkloadMonitor")
+VMS: Final = Kind("kubevirt.io", "v1", "virtualmachines", "VirtualMachine")
 VMIS: Final = Kind("kubevirt.io", "v1", "virtualmachineinstances", "VirtualMachineInstance")
 CRDS: Final = Kind(
     "apiextensions.k8s.io",

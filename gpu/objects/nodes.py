@@ -3,12 +3,15 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Final
 
 from gpu.errors import UnitsError
 from gpu.objects import meta
 from gpu.objects.decode import Fields, Raw
 from gpu.objects.meta import ObjectMeta
 from gpu.units import ONE, NodeName, ResourceName, Units, parse_units
+
+OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +42,11 @@ class Node:
         """Its name."""
         return NodeName(self.meta.name)
 
+    @property
+    def out_of_service(self) -> bool:
+        """Say whether somebody vouches that it is off: nothing runs there (KEP-2268)."""
+        return any(taint.key == OUT_OF_SERVICE for taint in self.taints)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
@@ -49,6 +57,8 @@ class Device:
     healthy: bool = True
     units: Units = ONE
     model: str = ""
+    held_by: tuple[str, ...] = ()
+    """UIDs of the pods that kubelet gave units of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +132,7 @@ def decode_inventory(raw: Raw) -> GPUNode:
                 healthy=d.flag("healthy"),
                 units=d.units("units", 1),
                 model=d.text_or("model"),
+                held_by=d.texts("heldBy"),
             )
             for d in status.children("devices")
         ),

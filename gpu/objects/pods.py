@@ -24,6 +24,8 @@ class Pod:
     requests: Mapping[ResourceName, Units] = field(default_factory=dict)
     """Extended resources only, as the scheduler counts them."""
     gates: tuple[str, ...] = ()
+    pinned: NodeName | None = None
+    """The one node that every term of its required node affinity names by metadata.name."""
     raw: Raw = field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -51,8 +53,28 @@ def decode(raw: Raw) -> Pod:
         node=NodeName(node) if node else None,
         requests=_requests(spec),
         gates=tuple(gate.text("name") for gate in spec.children("schedulingGates")),
+        pinned=_pinned(spec),
         raw=raw,
     )
+
+
+def _pinned(spec: Fields) -> NodeName | None:
+    required = (
+        spec.child("affinity")
+        .child("nodeAffinity")
+        .child("requiredDuringSchedulingIgnoredDuringExecution")
+    )
+    named: set[str] = set()
+    for term in required.children("nodeSelectorTerms"):
+        names = [
+            field.texts("values")
+            for field in term.children("matchFields")
+            if field.text_or("key") == "metadata.name" and field.text_or("operator") == "In"
+        ]
+        if len(names) != 1 or len(names[0]) != 1:
+            return None
+        named.update(names[0])
+    return NodeName(named.pop()) if len(named) == 1 else None
 
 
 def _requests(spec: Fields) -> dict[ResourceName, Units]:

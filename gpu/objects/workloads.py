@@ -13,9 +13,19 @@ class Workload:
     """One usage record."""
 
     meta: ObjectMeta
+    kind: str = ""
     type: str = ""
     resources: Mapping[str, str] = field(default_factory=dict)
     operational: bool = False
+    raw: Raw = field(default_factory=dict, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Monitor:
+    """One WorkloadMonitor; only our own are read."""
+
+    meta: ObjectMeta
+    selector: Mapping[str, str] = field(default_factory=dict)
     raw: Raw = field(default_factory=dict, compare=False, repr=False)
 
 
@@ -25,8 +35,19 @@ def decode(raw: Raw) -> Workload:
     status = fields.child("status")
     return Workload(
         meta=meta.decode_meta(fields),
+        kind=status.text_or("kind"),
         type=status.text_or("type"),
         resources={name: str(value) for name, value in status.child("resources").raw.items()},
         operational=status.flag("operational"),
+        raw=raw,
+    )
+
+
+def decode_monitor(raw: Raw) -> Monitor:
+    """Read a WorkloadMonitor as far as it can be wrong: an empty selector matches every pod."""
+    fields = Fields(raw)
+    return Monitor(
+        meta=meta.decode_meta(fields),
+        selector=fields.child("spec").text_map("selector"),
         raw=raw,
     )

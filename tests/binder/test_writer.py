@@ -53,6 +53,16 @@ def body_of(rig: Rig) -> Any:
     return write.body
 
 
+SPENT = {
+    "at": "2026-01-01T12:00:00Z",
+    "waitingSeconds": 43200,
+    "heldSeconds": 0,
+    "inUseSeconds": 0,
+    "lostSeconds": 0,
+    "degradedSeconds": 0,
+}
+
+
 async def test_a_placement_carries_term_and_version_and_drops_what_told_of_waiting():
     waiting = {
         "phase": "Pending",
@@ -68,6 +78,7 @@ async def test_a_placement_carries_term_and_version_and_drops_what_told_of_waiti
             }
             for kind, status in (("Bound", "False"), ("Waiting", "True"))
         ],
+        "spent": SPENT,
     }
     rig = a_rig(claims=[raws.a_claim(count=2, status=waiting)])
     version = the_claim(rig).meta.resource_version
@@ -91,10 +102,11 @@ async def test_a_placement_carries_term_and_version_and_drops_what_told_of_waiti
                             "type": "Bound",
                             "status": "True",
                             "reason": "Placed",
-                            "message": "2 units of h100 are held on node n1",
+                            "message": "2 units of h100 held on node n1",
                             "lastTransitionTime": "2026-01-01T12:00:00Z",
                         }
                     ],
+                    "spent": SPENT,
                 },
             },
         )
@@ -138,6 +150,7 @@ async def test_a_refused_placement_is_told_with_the_first_phase_and_the_term():
             }
             for kind, status in (("Bound", "False"), ("Waiting", "True"))
         ],
+        "spent": SPENT,
     }
 
 

@@ -32,7 +32,9 @@ DECODERS: dict[type, tuple[kinds.Kind, Callable[[Any], Any]]] = {
     tenants.TenantQuota: (kinds.RESOURCE_QUOTAS, tenants.decode_quota),
     binders.GPUBinder: (kinds.GPU_BINDERS, binders.decode),
     config_maps.ConfigMap: (kinds.CONFIG_MAPS, config_maps.decode),
+    kubevirt.VM: (kinds.VMS, kubevirt.decode_vm),
     workloads.Workload: (kinds.WORKLOADS, workloads.decode),
+    workloads.Monitor: (kinds.WORKLOAD_MONITORS, workloads.decode_monitor),
 }
 
 

@@ -17,7 +17,7 @@ ADMISSION: Final = "admissionregistration.k8s.io"
 PROCESS: Final[Granted] = {
     # Direct reads follow writes with an unclear outcome; finalizers are patched in.
     ("gpuclasses.gpu.cozystack.io", ()): (*READ, "patch"),
-    ("gpuclaims.gpu.cozystack.io", ()): (*READ, "patch"),
+    ("gpuclaims.gpu.cozystack.io", ()): (*READ, "patch", "delete"),
     ("gpunodes.gpu.cozystack.io", ()): READ,
     ("gpubinders.gpu.cozystack.io", ()): (*READ, "create", "patch"),
     ("gpuclasses/status.gpu.cozystack.io", ()): ("patch",),
@@ -26,13 +26,15 @@ PROCESS: Final[Granted] = {
     ("gpubinders/status.gpu.cozystack.io", ()): ("patch",),
     # What decisions look at.
     ("namespaces", ()): FOLLOW,
-    ("nodes", ()): FOLLOW,
+    ("nodes", ()): READ,
     ("resourcequotas", ()): FOLLOW,
     ("pods", ()): (*FOLLOW, "patch"),  # teardown --release-gates
     ("helmreleases.helm.toolkit.fluxcd.io", ()): FOLLOW,
     ("kubevirts.kubevirt.io", ()): FOLLOW,
-    ("virtualmachineinstances.kubevirt.io", ()): FOLLOW,
-    ("workloads.cozystack.io", ()): FOLLOW,
+    ("virtualmachines.kubevirt.io", ()): FOLLOW,
+    ("virtualmachineinstances.kubevirt.io", ()): (*READ, "delete"),
+    ("workloads.cozystack.io", ()): (*READ, "create", "patch", "delete"),
+    ("workloadmonitors.cozystack.io", ()): (*READ, "create", "patch"),
     ("customresourcedefinitions.apiextensions.k8s.io", ()): ("get",),
     ("events.events.k8s.io", ()): ("create",),
     # policies.keeper, teardown.
@@ -48,4 +50,5 @@ LEADER: Final[Granted] = {
     ("leases.coordination.k8s.io", ()): ("create",),
     ("leases.coordination.k8s.io", (keys.LEASE_NAME,)): ("get", "update"),
 }
+NODE_LEASES: Final[Granted] = {("leases.coordination.k8s.io", ()): ("get",)}
 SETTINGS: Final[Granted] = {("configmaps", ()): (*READ, "create", "patch")}

@@ -9,7 +9,7 @@ from gpu import keys
 from gpu.cluster.caches import WATCHED
 from gpu.config import Config
 from gpu.objects import kinds
-from tests.charts.granted import LEADER, PROCESS, READ, SETTINGS, Granted
+from tests.charts.granted import LEADER, NODE_LEASES, PROCESS, READ, SETTINGS, Granted
 from tests.charts.rendering import Chart, Json
 
 pytestmark = pytest.mark.real
@@ -64,6 +64,7 @@ def roles(chart: Chart) -> list[Json]:
     [
         ("ClusterRole", "cozystack-gpu", PROCESS),
         ("Role", "cozystack-gpu-leader", LEADER),
+        ("Role", "cozystack-gpu-node-leases", NODE_LEASES),
         ("Role", "cozystack-gpu-settings", SETTINGS),
         ("ClusterRole", "cozy:gpu:view", VIEW),
         ("ClusterRole", "cozy:gpu:admin", ADMIN),
@@ -81,6 +82,7 @@ def test_there_are_no_other_roles(chart: Chart):
         "cozy:gpu:view",
         "cozystack-gpu",
         "cozystack-gpu-leader",
+        "cozystack-gpu-node-leases",
         "cozystack-gpu-settings",
     ]
 

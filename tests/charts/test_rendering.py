@@ -141,6 +141,7 @@ def test_the_chart_runs_only_commands_and_flags_that_the_program_has(chart: Char
         ("enabled=true", "--enabled", ""),
         ("enabled=false", "--no-enabled", ""),
         ("rawResourceNames=allowed", "--raw-resource-names", "allowed"),
+        ("kubevirtNamespace=kubevirt", "--kubevirt-namespace", "kubevirt"),
         ("policies.mode=rendered", "--policies", "rendered"),
         ("policies.mode=off", "--policies", "off"),
         ("policies.mode=false", "--policies", "off"),
@@ -211,12 +212,14 @@ def test_the_kinds_outlive_the_release(chart: Chart):
 
 def test_policies_are_part_of_the_chart_only_when_rendered(chart: Chart):
     def policies(mode: str) -> list[Json]:
-        docs = chart.render(f"policies.mode={mode}", namespace="elsewhere")
+        values = (f"policies.mode={mode}", "kubevirtNamespace=virtual")
+        docs = chart.render(*values, namespace="elsewhere")
         return [doc for doc in docs if doc["kind"].startswith("ValidatingAdmissionPolicy")]
 
     assert [mode for mode in PolicyMode if policies(mode)] == [PolicyMode.RENDERED]
     text = str(policies("rendered"))
     assert "system:serviceaccount:elsewhere:cozystack-gpu" in text
+    assert "system:serviceaccount:virtual:kubevirt-controller" in text
     assert "{{" not in text
 
 

@@ -31,8 +31,7 @@ def changes_of(scene: Scene) -> Iterator[Change]:
         if set_id in scene.later:
             _keep_turn(scene, claim, verdict)
         elif isinstance(verdict, Accepted):
-            scene.draft.bind(claim, verdict.node)
-            yield Place(claim=claim, node=verdict.node, at=scene.now, set_id=set_id)
+            yield scene.plan(Place(claim=claim, node=verdict.node, at=scene.now, set_id=set_id))
         elif not _is_told(scene, claim, verdict.refusals):
             yield Explain(claim=claim, refusals=verdict.refusals, at=scene.now, set_id=set_id)
 
