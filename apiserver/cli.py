@@ -71,6 +71,10 @@ def serve(  # noqa: PLR0913 -- typer reads one parameter per flag
             envvar=f"{_ENV}OWNER_CLUSTER_ROLE", help="Owner of managed policies; part of the chart."
         ),
     ] = _DEFAULTS.owner_cluster_role,
+    kubevirt_namespace: Annotated[
+        str,
+        typer.Option(envvar=f"{_ENV}KUBEVIRT_NAMESPACE", help="Where KubeVirt's controllers run."),
+    ] = _DEFAULTS.kubevirt_namespace,
     lease_duration: Annotated[
         float, typer.Option(envvar=f"{_ENV}LEASE_DURATION", help="Seconds.")
     ] = _DEFAULTS.lease_duration,
@@ -108,6 +112,7 @@ def serve(  # noqa: PLR0913 -- typer reads one parameter per flag
         raw_resource_names=raw_resource_names,
         policies=policies,
         owner_cluster_role=owner_cluster_role,
+        kubevirt_namespace=kubevirt_namespace,
         lease_duration=lease_duration,
         renew_deadline=renew_deadline,
         retry_period=retry_period,

@@ -1,6 +1,7 @@
 """Flags and environment to a frozen ServeConfig; reports every problem at once."""
 
 import os
+import re
 import socket
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -14,6 +15,7 @@ W = TypeVar("W", bound=StrEnum)
 
 
 _PACE = Pace()
+_NAMESPACE = re.compile("[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 class FlagsError(Exception):
@@ -47,6 +49,7 @@ class Flags:
     raw_resource_names: str = settings.RawNames.DENIED.value
     policies: str = PolicyMode.MANAGED.value
     owner_cluster_role: str = "cozystack-gpu"
+    kubevirt_namespace: str = "cozy-kubevirt"
     lease_duration: float = _PACE.lease_duration
     renew_deadline: float = _PACE.renew_deadline
     retry_period: float = _PACE.retry_period
@@ -72,7 +75,7 @@ class ServeConfig:
 
 def judge(flags: Flags) -> ServeConfig:
     """Return the configuration. Raises FlagsError with all that is wrong, not the first thing."""
-    problems = [*_file_problems(flags), *_number_problems(flags)]
+    problems = [*_file_problems(flags), *_number_problems(flags), *_name_problems(flags)]
     raw_names = _word(settings.RawNames, "--raw-resource-names", flags.raw_resource_names, problems)
     policies = _word(PolicyMode, "--policies", flags.policies, problems)
     log_format = _word(LogFormat, "--log-format", flags.log_format, problems)
@@ -103,6 +106,7 @@ def judge(flags: Flags) -> ServeConfig:
             raw_names=raw_names,
             policies=policies,
             owner_cluster_role=flags.owner_cluster_role,
+            kubevirt_namespace=flags.kubevirt_namespace,
             pace=pace,
         ),
     )
@@ -129,6 +133,12 @@ def _file_problems(flags: Flags) -> list[str]:
         elif path is not None and not path.is_file():
             problems.append(f"{flag}: there is no file {path}")
     return problems
+
+
+def _name_problems(flags: Flags) -> list[str]:
+    if _NAMESPACE.fullmatch(flags.kubevirt_namespace):
+        return []
+    return [f"--kubevirt-namespace: {flags.kubevirt_namespace!r} is not the name of a namespace"]
 
 
 def _number_problems(flags: Flags) -> list[str]:

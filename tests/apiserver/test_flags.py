@@ -32,6 +32,7 @@ def test_what_is_typed_is_what_is_run(pair):
         raw_resource_names="allowed",
         policies="off",
         namespace="elsewhere",
+        kubevirt_namespace="virtual",
         lease_duration=4,
         renew_deadline=3,
         retry_period=0.5,
@@ -43,6 +44,7 @@ def test_what_is_typed_is_what_is_run(pair):
         raw_names=RawNames.ALLOWED,
         policies=PolicyMode.OFF,
         namespace="elsewhere",
+        kubevirt_namespace="virtual",
         pace=Pace(
             lease_duration=4, renew_deadline=3, retry_period=0.5, fence_wait=0.5, write_timeout=1.5
         ),
@@ -57,6 +59,7 @@ def test_every_problem_is_told_at_once(pair, tmp_path):
         port=0,
         raw_resource_names="perhaps",
         policies="some",
+        kubevirt_namespace="cozy:kubevirt",
         log_format="xml",
         lease_duration=2,
         renew_deadline=3,
@@ -71,6 +74,7 @@ def test_every_problem_is_told_at_once(pair, tmp_path):
         "--port",
         "--lease-duration",
         "--shutdown-delay",
+        "--kubevirt-namespace",
         "--raw-resource-names",
         "--policies",
         "--log-format",

@@ -155,3 +155,9 @@ def test_the_chart_puts_its_own_account_into_the_text():
     account = 'system:serviceaccount:{{ .Release.Namespace }}:{{ include "cozystack-gpu.name" . }}'
     assert account in text
     assert Config().controller_user not in text
+
+
+def test_the_chart_puts_the_namespace_of_kubevirt_into_the_text():
+    text = bundle.chart_file()
+    assert "system:serviceaccount:{{ .Values.kubevirtNamespace }}:kubevirt-controller" in text
+    assert Config().kubevirt_controller_user not in text

@@ -1,0 +1,111 @@
+"""What is read past the cache before a change that lets something go (domain contract 6, Release).
+
+A watch may lag; a VMI that came just now, or a pod that lives after all, must not be overlooked.
+Nothing is sent when the world has moved on: the next pass decides anew.
+"""
+
+from datetime import datetime, timedelta
+from typing import Any, Final, assert_never
+
+from gpu.binder import changes, confirms
+from gpu.binder.changes import Change
+from gpu.binder.confirms import Confirm
+from gpu.errors import DecodeError
+from gpu.objects import kubevirt, nodes
+from gpu.objects.decode import Fields
+from gpu.objects.kinds import LEASES, NODES, PODS, VMIS, Kind
+from gpu.objects.meta import ObjectKey
+from gpu.ports import Outcome, Writer
+from gpu.units import ClaimName
+
+NODE_LEASES: Final = "kube-node-lease"
+_OVER: Final = frozenset({"Succeeded", "Failed"})
+_RENEWS: Final = timedelta(seconds=10)
+"""kubelet renews its Lease this often; one renewal may be on its way."""
+
+_CONFIRMED: Final = (
+    changes.Place,
+    changes.Detach,
+    changes.DropFinalizer,
+    changes.DeleteClaim,
+)
+
+
+async def unmet(change: Change, api: Writer) -> str:
+    """Return why the change must not be sent now; empty when all it relies on holds.
+
+    Raises what the Writer raises when something cannot be read.
+    """
+    if isinstance(change, _CONFIRMED):
+        for confirm in change.confirm:
+            if words := await _unmet(confirm, api):
+                return words
+    return ""
+
+
+async def _unmet(confirm: Confirm, api: Writer) -> str:
+    match confirm:
+        case confirms.PodsEnded() | confirms.PodsAbsent():
+            return await _pods_there(api, confirm)
+        case confirms.VMIEnded() | confirms.VMINeverCame():
+            return await _vmi_there(api, confirm)
+        case confirms.NodeOff(node=name):
+            raw = await _find(api, NODES, ObjectKey("", name))
+            is_off = raw is None or nodes.decode(raw).out_of_service
+            return "" if is_off else f"node {name} is there and not tainted out-of-service"
+        case confirms.NodeLooked(node=name, at_or_after=at):
+            return await _not_looked(api, name, at)
+        case _:
+            assert_never(confirm)
+
+
+async def _pods_there(api: Writer, confirm: confirms.PodsEnded | confirms.PodsAbsent) -> str:
+    if not confirm.uids:
+        return ""
+    listing = await api.list_all(PODS, confirm.namespace)
+    for raw in listing.items:
+        if raw["metadata"]["uid"] not in confirm.uids:
+            continue
+        if isinstance(confirm, confirms.PodsAbsent):
+            return f"pod {_name(raw)} is there"
+        if (raw.get("status") or {}).get("phase") not in _OVER:
+            return f"pod {_name(raw)} lives"
+    return ""
+
+
+async def _vmi_there(api: Writer, confirm: confirms.VMIEnded | confirms.VMINeverCame) -> str:
+    raw = await _find(api, VMIS, confirm.key)
+    if raw is None:
+        return ""
+    if isinstance(confirm, confirms.VMIEnded):
+        lives = raw["metadata"]["uid"] == confirm.uid and not kubevirt.decode_vmi(raw).ended
+        return f"VMI {confirm.key} is there and not ended" if lives else ""
+    came = kubevirt.decode_vmi(raw).admissions.get(ClaimName(confirm.claim)) == confirm.admission
+    return f"VMI {confirm.key} came after all" if came else ""
+
+
+async def _not_looked(api: Writer, name: str, at: datetime) -> str:
+    node = await _find(api, NODES, ObjectKey("", name))
+    if node is None or not nodes.decode(node).ready:
+        return f"node {name} is not Ready"
+    lease = await _find(api, LEASES, ObjectKey(NODE_LEASES, name))
+    try:
+        renewed = Fields(lease).child("spec").time("renewTime")
+    except DecodeError as error:
+        return f"Lease of node {name}: {error}"
+    if renewed is None or renewed < at - _RENEWS:
+        return f"node {name} has not renewed its Lease since {at.isoformat(timespec='seconds')}"
+    return ""
+
+
+async def _find(api: Writer, kind: Kind, key: ObjectKey) -> dict[str, Any] | None:
+    try:
+        return await api.get(kind, key.name, key.namespace or None)
+    except Exception as error:
+        if api.outcome(error) is Outcome.GONE:
+            return None
+        raise
+
+
+def _name(raw: dict[str, Any]) -> str:
+    return f"{raw['metadata']['namespace']}/{raw['metadata']['name']}"
