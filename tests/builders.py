@@ -14,12 +14,12 @@ from gpu.model.snapshot import Snapshot
 from gpu.objects import claims, classes, kubevirt, nodes, pods, tenants
 from gpu.objects.claims import GPUClaim
 from gpu.objects.classes import GPUClass
-from gpu.objects.kubevirt import VMI, KubeVirt
+from gpu.objects.kubevirt import VM, VMI, KubeVirt
 from gpu.objects.nodes import GPUNode, Node
 from gpu.objects.pods import Pod
 from gpu.objects.tenants import Namespace, TenantQuota, TenantRelease
 from gpu.settings import RawNames, Settings
-from gpu.units import ResourceName, TenantName
+from gpu.units import ClaimName, ResourceName, TenantName
 from gpu.world import World
 
 Raw = dict[str, Any]
@@ -85,13 +85,17 @@ def raw_claim(
     on: str | None = None,
     lost: str | None = None,
     vm: str | None = None,
+    attached: Raw | None = None,
     pod_uids: Iterable[str] = (),
     template: bool = False,
     deleting: bool = False,
     finalizers: Iterable[str] = (keys.CLAIM_FINALIZER,),
     status: Raw | None = None,
 ) -> Raw:
-    """Bound on node `on`, Lost from node `lost`, else Pending; attached to `vm` if it is named."""
+    """Bound on node `on`, Lost from node `lost`, else Pending; attached to `vm` if it is named.
+
+    `attached` is the attachment in full, as `attachment()` makes it.
+    """
     state: Raw = {}
     if on or lost:
         state = {"phase": "Bound" if on else "Lost", "nodeName": on or lost, "term": 1}
@@ -99,6 +103,8 @@ def raw_claim(
     if vm:
         recorded = [{"uid": uid, "node": on or lost or ""} for uid in pod_uids]
         state["attachedTo"] = {"name": vm, "admission": f"adm-{vm}", "pods": recorded}
+    if attached is not None:
+        state["attachedTo"] = attached
     state |= status or {}
     labels = {keys.TEMPLATE_CLAIM_LABEL: "true"} if template else {}
     return {
@@ -122,6 +128,27 @@ def a_claim(name: str = "c", **more: Any) -> GPUClaim:
     return claims.decode(raw_claim(name, **more))
 
 
+def attachment(
+    vm: str = "vm",
+    *,
+    admission: str = "",
+    uid: str = "",
+    since: float | None = None,
+    pods: Mapping[str, str] | None = None,
+    ended: Iterable[str] = (),
+) -> Raw:
+    """`status.attachedTo`: pods by uid with their node ("" is none yet), `ended` those that are."""
+    over = frozenset(ended)
+    recorded = [
+        {"uid": pod, **({"node": node} if node else {}), **({"ended": True} if pod in over else {})}
+        for pod, node in (pods or {}).items()
+    ]
+    found: Raw = {"name": vm, "admission": admission or f"adm-{vm}", "pods": recorded}
+    if since is not None:
+        found["since"] = instant(since)
+    return found | ({"uid": uid} if uid else {})
+
+
 def raw_node(
     name: str = "n1",
     *,
@@ -129,6 +156,7 @@ def raw_node(
     resource: str = H100,
     also: Mapping[str, int] | None = None,
     ready: bool = True,
+    ready_since: float = 0,
     cordoned: bool = False,
     taints: Iterable[Raw] = (),
     deleting: bool = False,
@@ -137,7 +165,7 @@ def raw_node(
     if units is not None:
         allocatable[resource] = str(units)
     allocatable |= {key: str(value) for key, value in (also or {}).items()}
-    condition = {"type": "Ready", "status": str(ready), "lastTransitionTime": instant()}
+    condition = {"type": "Ready", "status": str(ready), "lastTransitionTime": instant(ready_since)}
     spec: Raw = {"unschedulable": True} if cordoned else {}
     if found := list(taints):
         spec["taints"] = found
@@ -159,18 +187,28 @@ def a_taint(key: str = "dedicated", value: str = "gpu", effect: str = "NoSchedul
 
 
 def raw_inventory(
-    name: str = "n1", *, healthy: int = 8, sick: int = 0, units: int = 1, resource: str = H100
+    name: str = "n1",
+    *,
+    healthy: int = 8,
+    sick: int = 0,
+    units: int = 1,
+    resource: str = H100,
+    observed: float = 0,
+    held_by: Iterable[str] = (),
 ) -> Raw:
-    devices = [
+    """`held_by`: uids of the pods that have units of the first device."""
+    devices: list[Raw] = [
         {"id": f"0000:{i:02x}:00.0", "resourceName": resource, "healthy": i < healthy}
         | ({"units": units} if units != 1 else {})
         for i in range(healthy + sick)
     ]
+    if holders := list(held_by):
+        devices[0]["heldBy"] = holders
     return {
         "apiVersion": "gpu.cozystack.io/v1alpha1",
         "kind": "GPUNode",
         "metadata": _meta("inventory", name),
-        "status": {"devices": devices, "observedAt": instant()},
+        "status": {"devices": devices, "observedAt": instant(observed)},
     }
 
 
@@ -212,19 +250,52 @@ def a_pod(name: str = "launcher", **more: Any) -> Pod:
 
 
 def raw_vmi(
-    name: str = "vm", *, tenant: str = "tenant-a", active: Mapping[str, str] | None = None
+    name: str = "vm",
+    *,
+    tenant: str = "tenant-a",
+    uid: str = "",
+    phase: str = "Running",
+    node: str = "",
+    active: Mapping[str, str] | None = None,
+    admissions: Mapping[str, str] | None = None,
+    migrated_to: str = "",
+    deleting: bool = False,
 ) -> Raw:
-    """`active` is status.activePods: pod uid to node."""
+    """`active` is status.activePods: pod uid to node; `admissions` claim to id, as the webhook left it."""
+    resolved = {ClaimName(claim): admission for claim, admission in (admissions or {}).items()}
+    marks = {keys.RESOLVED_CLAIMS_ANNOTATION: kubevirt.format_admissions(resolved)}
+    meta = _meta("vmi", name, tenant, deleting=deleting, annotations=marks if resolved else {})
+    moved = {"migrationState": {"completed": True, "targetNode": migrated_to}}
     return {
         "apiVersion": "kubevirt.io/v1",
         "kind": "VirtualMachineInstance",
-        "metadata": _meta("vmi", name, tenant),
-        "status": {"phase": "Running", "activePods": dict(active or {})},
+        "metadata": meta | ({"uid": uid} if uid else {}),
+        "status": {
+            "phase": phase,
+            "activePods": dict(active or {}),
+            **({"nodeName": node} if node else {}),
+            **(moved if migrated_to else {}),
+        },
     }
 
 
 def a_vmi(name: str = "vm", **more: Any) -> VMI:
     return kubevirt.decode_vmi(raw_vmi(name, **more))
+
+
+def raw_vm(name: str = "vm", *, tenant: str = "tenant-a", claims: Iterable[str] = ()) -> Raw:
+    """A VirtualMachine whose template names held claims."""
+    gpus = [{"name": one, "deviceName": f"{keys.CLAIM_DEVICE_PREFIX}{one}"} for one in claims]
+    return {
+        "apiVersion": "kubevirt.io/v1",
+        "kind": "VirtualMachine",
+        "metadata": _meta("vm", name, tenant),
+        "spec": {"template": {"spec": {"domain": {"devices": {"gpus": gpus}}}}},
+    }
+
+
+def a_vm(name: str = "vm", **more: Any) -> VM:
+    return kubevirt.decode_vm(raw_vm(name, **more))
 
 
 def a_kubevirt(*permitted: str, table: bool = True) -> KubeVirt:

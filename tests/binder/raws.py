@@ -4,7 +4,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gpu import keys, reading
+from gpu.objects import kubevirt
 from gpu.objects.kinds import Kind
+from gpu.units import ClaimName
 from tests.binder.window import DECODERS
 
 RESOURCE = "nvidia.com/H100"
@@ -68,7 +70,102 @@ DELETED: Raw = {
 """Metadata of an object somebody deleted and a finalizer of ours keeps."""
 
 
-def a_node(name: str = "n1", *, units: int = 8, resource: str = RESOURCE, **spec: Any) -> Raw:
+def attached(
+    vm: str = "vm",
+    *,
+    uid: str = "",
+    admission: str = "",
+    since: str = "",
+    pods: Mapping[str, str] | None = None,
+    ended: Iterable[str] = (),
+) -> Raw:
+    """The status of an attached claim, beside its phase: `bound() | attached("vm", uid="vmi-1")`.
+
+    `pods` are uids with their node, "" for none yet; `ended` are those of them seen to have ended.
+    """
+    over = frozenset(ended)
+    recorded = [
+        {"uid": pod, **({"node": node} if node else {}), **({"ended": True} if pod in over else {})}
+        for pod, node in (pods or {}).items()
+    ]
+    found: Raw = {"name": vm, "admission": admission or f"adm-{vm}", "pods": recorded}
+    found |= {"uid": uid} if uid else {}
+    return {"attachedTo": found | ({"since": since} if since else {})}
+
+
+def a_vmi(
+    name: str = "vm",
+    *,
+    tenant: str = "tenant-a",
+    uid: str = "vmi-1",
+    phase: str = "Running",
+    node: str = "",
+    pods: Mapping[str, str] | None = None,
+    admissions: Mapping[str, str] | None = None,
+    migration: Mapping[str, Any] | None = None,
+    deleting: bool = False,
+) -> Raw:
+    """`pods` is status.activePods; `admissions` is claim to id; `migration` is migrationState."""
+    meta: Raw = {"name": name, "namespace": tenant, "uid": uid}
+    if admissions:
+        resolved = {ClaimName(claim): admission for claim, admission in admissions.items()}
+        text = kubevirt.format_admissions(resolved)
+        meta["annotations"] = {keys.RESOLVED_CLAIMS_ANNOTATION: text}
+    if deleting:
+        meta["deletionTimestamp"] = "2026-01-01T01:00:00Z"
+        meta["finalizers"] = ["kubevirt.io/foregroundDeleteVirtualMachine"]
+    return {
+        "metadata": meta,
+        "status": {
+            "phase": phase,
+            "activePods": dict(pods or {}),
+            **({"nodeName": node} if node else {}),
+            **({"migrationState": dict(migration)} if migration else {}),
+        },
+    }
+
+
+def a_vm(name: str = "vm", *, tenant: str = "tenant-a", claims: Iterable[str] = ()) -> Raw:
+    """A VirtualMachine whose template names held claims."""
+    gpus = [{"name": one, "deviceName": f"{keys.CLAIM_DEVICE_PREFIX}{one}"} for one in claims]
+    return {
+        "metadata": {"name": name, "namespace": tenant},
+        "spec": {"template": {"spec": {"domain": {"devices": {"gpus": gpus}}}}},
+    }
+
+
+def a_pod(
+    uid: str = "pod-1",
+    *,
+    tenant: str = "tenant-a",
+    node: str = "n1",
+    phase: str = "Running",
+    units: int = 1,
+    resource: str = RESOURCE,
+    gated: bool = False,
+    deleting: bool = False,
+) -> Raw:
+    """A launcher pod by its uid, which is its name too; node "" is not bound yet."""
+    amount = {resource: str(units)}
+    spec: Raw = {"containers": [{"name": "compute", "resources": {"requests": amount}}]}
+    spec |= {"nodeName": node} if node else {}
+    spec |= {"schedulingGates": [{"name": keys.PLACEMENT_GATE}]} if gated else {}
+    meta: Raw = {"name": uid, "namespace": tenant, "uid": uid}
+    if deleting:
+        meta["deletionTimestamp"] = "2026-01-01T01:00:00Z"
+    return {"metadata": meta, "spec": spec, "status": {"phase": phase}}
+
+
+def a_node(
+    name: str = "n1",
+    *,
+    units: int = 8,
+    resource: str = RESOURCE,
+    ready: str = "True",
+    since: str = "2026-01-01T00:00:00Z",
+    **spec: Any,
+) -> Raw:
+    """`ready` is the status of condition Ready, as it is `since` then."""
     return {
         "metadata": {"name": name},
         "spec": spec,
@@ -77,9 +174,9 @@ def a_node(name: str = "n1", *, units: int = 8, resource: str = RESOURCE, **spec
             "conditions": [
                 {
                     "type": "Ready",
-                    "status": "True",
+                    "status": ready,
                     "reason": "KubeletReady",
-                    "lastTransitionTime": "2026-01-01T00:00:00Z",
+                    "lastTransitionTime": since,
                 }
             ],
         },
@@ -110,6 +207,19 @@ def a_release(tenant: str = "tenant-a", **quotas: Any) -> Raw:
 
 def an_inventory(name: str = "n1", *, status: Mapping[str, Any] | None = None) -> Raw:
     return {"metadata": {"name": name}, "status": dict(status or {})}
+
+
+def seen_devices(
+    *, units: int = 8, held_by: Iterable[str] = (), at: str, resource: str = RESOURCE
+) -> Raw:
+    """Status of an inventory: what the agent saw at an instant; `held_by` pods on the first device."""
+    devices: list[Raw] = [
+        {"id": f"0000:{i:02x}:00.0", "resourceName": resource, "healthy": True}
+        for i in range(units)
+    ]
+    if holders := list(held_by):
+        devices[0]["heldBy"] = holders
+    return {"devices": devices, "observedAt": at}
 
 
 def a_world(**objects: Iterable[Raw]) -> "reading.World":

@@ -6,6 +6,7 @@ from typing import Any
 
 from gpu.binder.phase import Scene
 from gpu.config import Config
+from gpu.model.sightings import Sightings
 from gpu.world import World
 from tests.binder import raws
 
@@ -16,18 +17,27 @@ def a_scene(
     *,
     skip: Iterable[str] = (),
     config: Config | None = None,
+    sightings: Sightings | None = None,
     **objects: Iterable[raws.Raw],
 ) -> Scene:
-    return scene_of(raws.a_world(**objects), skip=skip, config=config)
+    world = raws.a_world(**objects)
+    return scene_of(world, skip=skip, config=config, sightings=sightings)
 
 
-def scene_of(world: World, *, skip: Iterable[str] = (), config: Config | None = None) -> Scene:
+def scene_of(
+    world: World,
+    *,
+    skip: Iterable[str] = (),
+    config: Config | None = None,
+    sightings: Sightings | None = None,
+) -> Scene:
     return Scene(
         world=world,
         draft=world.snapshot.draft(),
         config=config or Config(),
         now=NOW,
         skip=frozenset(skip),
+        sightings=sightings or Sightings(),
     )
 
 
