@@ -10,11 +10,14 @@ from gpu.objects import kinds
 from gpu.objects.kinds import Kind
 
 _ORDER: Final = (
-    kinds.GPU_CLAIMS,  # first: a class with claims keeps its finalizer
+    kinds.VMS,
+    kinds.VMIS,
+    kinds.PODS,
+    kinds.NODES,  # before claims: a node that is gone proves that nothing of them runs there
+    kinds.GPU_CLAIMS,  # before classes: one with claims keeps its finalizer
     kinds.GPU_CLASSES,
     kinds.HELM_RELEASES,
     kinds.NAMESPACES,
-    kinds.NODES,
 )
 _GONE_WITHIN: Final = 60.0
 
@@ -34,7 +37,7 @@ async def _remove_kind(admin: client.Client, kind: Kind, mark: str) -> int:
     found = await _names(admin, kind, mark)
     for name, namespace in found:
         try:
-            await admin.delete(kind, name, namespace)
+            await admin.delete(kind, name, namespace, grace_period=0)
         except api.NotFound:
             continue
     left = found

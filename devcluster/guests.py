@@ -10,7 +10,7 @@ the pin, which the webhook and the binder will write for a real start, are writt
 """
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -37,9 +37,12 @@ class Start:
 class Guests:
     """VMs of one namespace. It acts with KubeVirt's name and an administrator's rights."""
 
-    def __init__(self, admin: client.Client, namespace: str) -> None:
+    def __init__(
+        self, admin: client.Client, namespace: str, labels: Mapping[str, str] | None = None
+    ) -> None:
         self._api = admin.acting_as(KUBEVIRT, ["system:masters"])
         self._namespace = namespace
+        self._labels = dict(labels or {})
 
     async def define(self, name: str, claims: Sequence[str] = ()) -> None:
         """Make or change a VM that is off; its template names held claims by device name."""
@@ -50,7 +53,7 @@ class Guests:
         body = {
             "apiVersion": kinds.VMS.api_version,
             "kind": kinds.VMS.kind,
-            "metadata": {"name": name, "namespace": self._namespace},
+            "metadata": {"name": name, "namespace": self._namespace, "labels": self._labels},
             "spec": {
                 "runStrategy": "Halted",
                 "template": {"spec": {"domain": {"devices": {"gpus": gpus}}}},
@@ -74,6 +77,7 @@ class Guests:
         meta = {
             "name": name,
             "namespace": self._namespace,
+            "labels": self._labels,
             "annotations": {
                 keys.RESOLVED_CLAIMS_ANNOTATION: kubevirt.format_admissions(
                     {ClaimName(claim): admission for claim in claims}
@@ -149,7 +153,11 @@ class Guests:
             "controller": True,
             "blockOwnerDeletion": True,
         }
-        labels = {"kubevirt.io": "virt-launcher", "kubevirt.io/created-by": uid}
+        labels = {
+            **self._labels,
+            "kubevirt.io": "virt-launcher",
+            "kubevirt.io/created-by": uid,
+        }
         pod = await self._api.create(
             kinds.PODS,
             {
