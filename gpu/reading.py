@@ -84,7 +84,7 @@ def read(reader: Reader, last_good: Settings | None = None) -> World:
     """Return the World as the watch has shown it; malformed settings leave `last_good` in force."""
     items = {name: cast("Items", reader.items(view)) for name, view in VIEWS.items()}
     unreadable = frozenset(reader.malformed(GPUClaim))
-    return _assemble(items, unreadable, last_good or Settings())
+    return _assemble(items, unreadable, last_good or Settings(), _unserved(reader))
 
 
 class Live:
@@ -166,6 +166,7 @@ class _Glance:
     own: dict[str, dict[ObjectKey, Own]]
     unreadable: frozenset[ObjectKey]
     last_good: Settings
+    unserved: frozenset[str] = frozenset()
 
     def world(self) -> tuple[World, dict[str, dict[ObjectKey, Own]]]:
         """Assemble; returns also what is still needed of our own knowledge."""
@@ -173,7 +174,7 @@ class _Glance:
         needed: dict[str, dict[ObjectKey, Own]] = {}
         for name, own in self.own.items():
             items[name], needed[name] = overlay(items[name], own, self.proved[name])
-        return _assemble(items, self.unreadable, self.last_good), needed
+        return _assemble(items, self.unreadable, self.last_good, self.unserved), needed
 
 
 class FreshView:
@@ -262,6 +263,7 @@ class FreshView:
             own=self._own,
             unreadable=self._unread(),
             last_good=self._last_good,
+            unserved=_unserved(self._reader),
         )
         made, self._own = await in_thread(glance.world)
         self._last_good = made.settings
@@ -319,10 +321,17 @@ def _decode_claims(
     return found, broken
 
 
+def _unserved(reader: Reader) -> frozenset[str]:
+    return frozenset(name for name, view in VIEWS.items() if not reader.served(view))
+
+
 def _assemble(
-    items: Mapping[str, Items], unreadable: frozenset[ObjectKey], last_good: Settings
+    items: Mapping[str, Items],
+    unreadable: frozenset[ObjectKey],
+    last_good: Settings,
+    unserved: frozenset[str],
 ) -> World:
     fields: dict[str, Any] = dict(items)
-    bare = World(**fields, unreadable_claims=unreadable)
+    bare = World(**fields, unreadable_claims=unreadable, unserved=unserved)
     in_force, _ = world.served_settings(bare.settings_map, last_good)
     return replace(bare, settings=in_force)

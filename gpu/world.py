@@ -41,6 +41,8 @@ class World:
     """Our own: the anchors of usage records."""
     unreadable_claims: frozenset[ObjectKey] = frozenset()
     """Claims in the cluster that could not be decoded: they hold something, nobody knows what."""
+    unserved: frozenset[str] = frozenset()
+    """Fields whose kind the API server does not serve (another product's, not installed here)."""
     settings: Settings = field(default_factory=Settings)
 
     @cached_property

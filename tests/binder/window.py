@@ -77,8 +77,8 @@ class Window:
     def malformed(self, view: type) -> Mapping[ObjectKey, str]:
         return self._malformed[view]
 
-    def served(self, _view: type) -> bool:
-        return True
+    def served(self, view: type) -> bool:
+        return DECODERS[view][0] not in self._cluster._unserved
 
     def version(self, _view: type) -> int:
         return self._at
