@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from gpu.model import booking, coverage, ledger, names, tenancy
+from gpu.model import booking, coverage, indexes, ledger, names, tenancy
+from gpu.model.indexes import Index, Indexed
 from gpu.model.ledger import Ledger
 from gpu.model.tenancy import Tree
 from gpu.objects.claims import GPUClaim, Phase
@@ -37,7 +38,7 @@ class Memo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Snapshot:
+class Snapshot(Indexed):
     """One instant of the cluster, indexed. Build it with `build`; nothing in it may be changed."""
 
     classes: Mapping[ClassName, GPUClass]
@@ -60,7 +61,13 @@ class Snapshot:
     """Units in use on nodes and of budgets; of Pending claims only deleting ones are in it."""
     pending: tuple[GPUClaim, ...]
     """Pending claims that are not being deleted, oldest first, whatever they are for."""
+    index: Index
+    """Its claims by what phases ask for."""
     memo: Memo = field(default_factory=Memo, repr=False)
+
+    def indexed(self) -> Index:
+        """Return the index of its claims."""
+        return self.index
 
     def claim(self, key: ObjectKey) -> GPUClaim | None:
         """Return a claim, if it exists."""
@@ -68,7 +75,7 @@ class Snapshot:
 
     def draft(self) -> "Draft":
         """Open a working copy; several of one snapshot do not see each other."""
-        return Draft(snapshot=self, ledger=self.ledger.copy())
+        return Draft(snapshot=self, ledger=self.ledger.copy(), _index=self.index)
 
     def counted(self) -> Ledger:
         """Return the ledger with every Pending claim counted in the budgets; do not change it."""
@@ -96,7 +103,7 @@ class Savepoint:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Draft:
+class Draft(Indexed):
     """A working copy of one Snapshot. It belongs to one pass, in one thread at a time."""
 
     snapshot: Snapshot
@@ -108,10 +115,28 @@ class Draft:
     changed: dict[ObjectKey, GPUClaim] = field(default_factory=dict)
     indexes: dict[ClassName, object] = field(default_factory=dict, repr=False)
     """For `placement`: what it knows of rooms, kept up to date from ledger.touched."""
+    _index: Index
+    _moved: dict[ObjectKey, None] = field(default_factory=dict)
+    """Claims put since `_index` was made."""
     _counted: set[ObjectKey] = field(default_factory=set)
     """Pending claims of the snapshot that are in the budgets now."""
     _horizon: int = 0
     """Pending claims before this index are counted in the budgets."""
+
+    def indexed(self) -> Index:
+        """Return the index of the claims as the draft has them.
+
+        The first question after a claim was put costs a copy: ask once, not in a loop that puts.
+        """
+        if self._moved:
+            held = self._index.claims
+            self._index = self._index.moved(
+                (held[key], self.changed[key])
+                for key in self._moved
+                if held[key] is not self.changed[key]
+            )
+            self._moved.clear()
+        return self._index
 
     def claim(self, key: ObjectKey) -> GPUClaim | None:
         """Return a claim as the draft has it, if it exists."""
@@ -176,12 +201,16 @@ class Draft:
         self._hold(old, -1)
         self._hold(claim, +1)
         key = claim.key
-        self.changed[key] = claim
-        self.ledger.on_undo(lambda: self.changed.__setitem__(key, old))
+        self._show(key, claim)
+        self.ledger.on_undo(lambda: self._show(key, old))
         if not booking.is_settled(claim) and not self._is_older(claim):
             self._discount(claim)
         else:
             self._count(claim)
+
+    def _show(self, key: ObjectKey, claim: GPUClaim) -> None:
+        self.changed[key] = claim
+        self._moved[key] = None
 
     def _hold(self, claim: GPUClaim, sign: int) -> None:
         node = coverage.node_held(claim)
@@ -270,6 +299,7 @@ def build(  # noqa: PLR0913 - one argument per kind of object, all by name
     book.load(booking.own_units(by_key.values(), raw, by_class))
     book.touched.clear()
     waiting = (claim for claim in by_key.values() if not booking.is_settled(claim))
+    named = coverage.named(vms)
     return Snapshot(
         classes=by_class,
         claims=by_key,
@@ -280,7 +310,7 @@ def build(  # noqa: PLR0913 - one argument per kind of object, all by name
             for pod in pods
             if (pod.meta.namespace, pod.meta.uid) in owned
         },
-        named=coverage.named(vms),
+        named=named,
         settings=settings,
         tree=tree,
         permitted=permitted,
@@ -288,4 +318,5 @@ def build(  # noqa: PLR0913 - one argument per kind of object, all by name
         capacities=capacities,
         ledger=book,
         pending=tuple(sorted(waiting, key=lambda claim: claim.age)),
+        index=indexes.of(by_key, named),
     )
