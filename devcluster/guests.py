@@ -11,7 +11,7 @@ the pin, which the webhook and the binder will write for a real start, are writt
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from devcluster import clock
@@ -67,27 +67,69 @@ class Guests:
         *,
         node: str,
         claims: Sequence[str] = (),
-        units: dict[str, int] | None = None,
+        units: Mapping[str, int] | None = None,
         phase: str = "Running",
     ) -> Start:
-        """Start a VM with held claims on a node; `units` are its pod's requests by resource name."""
+        """Start a VM with held claims on a node; `units` are its pod's requests by resource name.
+
+        The order is the real one: attach, VMI, gated launcher, its pod noted on each claim, and only
+        then the gate goes. Conflict when a claim was changed meanwhile: nothing of it runs then.
+        """
+        gated = await self.begin(name, claims=claims, units=units)
+        return await self.run(gated, node=node, claims=claims, phase=phase)
+
+    async def begin(
+        self, name: str, *, claims: Sequence[str] = (), units: Mapping[str, int] | None = None
+    ) -> Start:
+        """Make the VMI and its launcher, which waits at the gate; the claims are attached."""
         admission = uuid.uuid4().hex[:16]
+        attached = {
+            "name": name,
+            "admission": admission,
+            "since": clock.now().strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "uid": None,
+            "pods": None,
+        }
         for claim in claims:
-            await self._attach(claim, name, admission)
+            await self._attach(claim, attached)
+        admissions = kubevirt.format_admissions({ClaimName(claim): admission for claim in claims})
         meta = {
             "name": name,
             "namespace": self._namespace,
             "labels": self._labels,
-            "annotations": {
-                keys.RESOLVED_CLAIMS_ANNOTATION: kubevirt.format_admissions(
-                    {ClaimName(claim): admission for claim in claims}
-                )
-            },
+            "annotations": {keys.RESOLVED_CLAIMS_ANNOTATION: admissions},
         }
         vmi = await self._api.create(kinds.VMIS, {"metadata": meta, "spec": {"domain": {}}})
         uid = vmi["metadata"]["uid"]
-        pod = await self._launch(name, uid, node, units or {})
-        start = Start(name, uid, pod["metadata"]["name"], pod["metadata"]["uid"], node)
+        body = self._launcher(name, uid, units or {})
+        pod = (await self._api.create(kinds.PODS, body))["metadata"]
+        start = Start(name, uid, pod["name"], pod["uid"], "")
+        await self.report(start, "Scheduling")
+        return start
+
+    async def run(
+        self, gated: Start, *, node: str, claims: Sequence[str] = (), phase: str = "Running"
+    ) -> Start:
+        """Let a launcher past its gate onto a node, as the pin does, and its guest come up."""
+        for claim in claims:
+            found = await self._api.get(kinds.GPU_CLAIMS, claim, self._namespace)
+            status = found["status"]
+            if status.get("phase") != "Bound" or status.get("nodeName") != node:
+                words = f"claim {claim} is not held on {node} any more"
+                raise errors.Conflict(409, "Conflict", words)
+            pods = [{"uid": gated.pod_uid, "node": node}]
+            version = found["metadata"]["resourceVersion"]
+            await self._attach(claim, {"uid": gated.uid, "pods": pods}, version)
+        await self._api.patch(
+            kinds.PODS, gated.pod, {"spec": {"schedulingGates": None}}, self._namespace
+        )
+        target = {"apiVersion": "v1", "kind": "Node", "name": node}
+        meta = {"name": gated.pod, "namespace": self._namespace}
+        await self._api.create_subresource(
+            kinds.PODS, gated.pod, "binding", {"metadata": meta, "target": target}, self._namespace
+        )
+        start = replace(gated, node=node)
+        await self._pod_phase(start, "Running")
         await self.report(start, phase)
         return start
 
@@ -123,28 +165,25 @@ class Guests:
         await self.remove_pod(start)
         await self.remove_vmi(start)
 
-    async def _attach(self, claim: str, name: str, admission: str) -> None:
-        attached = {
-            "name": name,
-            "admission": admission,
-            "since": clock.now().strftime("%Y-%m-%dT%H:%M:%SZ"),
-            "uid": None,
-            "pods": None,
-        }
+    async def _pod_phase(self, start: Start, phase: str) -> None:
+        status = {"status": {"phase": phase}}
+        await self._api.patch(kinds.PODS, start.pod, status, self._namespace, subresource="status")
+
+    async def _attach(
+        self, claim: str, attached: Mapping[str, Any], version: str | None = None
+    ) -> None:
+        meta = {"metadata": {"resourceVersion": version}} if version else {}
         await self._api.patch(
             kinds.GPU_CLAIMS,
             claim,
-            {"status": {"attachedTo": attached}},
+            {**meta, "status": {"attachedTo": attached}},
             self._namespace,
             subresource="status",
             field_manager=keys.WEBHOOK_MANAGER,
         )
 
-    async def _launch(
-        self, name: str, uid: str, node: str, units: dict[str, int]
-    ) -> dict[str, Any]:
+    def _launcher(self, name: str, uid: str, units: Mapping[str, int]) -> dict[str, Any]:
         amounts = {resource: str(count) for resource, count in units.items()}
-        resources = {"requests": amounts, "limits": amounts} if amounts else {}
         owner = {
             "apiVersion": kinds.VMIS.api_version,
             "kind": kinds.VMIS.kind,
@@ -153,37 +192,29 @@ class Guests:
             "controller": True,
             "blockOwnerDeletion": True,
         }
-        labels = {
-            **self._labels,
-            "kubevirt.io": "virt-launcher",
-            "kubevirt.io/created-by": uid,
+        compute = {
+            "name": "compute",
+            "image": "none.invalid/none",
+            "resources": {"requests": amounts, "limits": amounts},
         }
-        pod = await self._api.create(
-            kinds.PODS,
-            {
-                "metadata": {
-                    "generateName": f"virt-launcher-{name}-",
-                    "namespace": self._namespace,
-                    "labels": labels,
-                    "ownerReferences": [owner],
+        return {
+            "metadata": {
+                "generateName": f"virt-launcher-{name}-",
+                "namespace": self._namespace,
+                "labels": {
+                    **self._labels,
+                    "kubevirt.io": "virt-launcher",
+                    "kubevirt.io/created-by": uid,
                 },
-                "spec": {
-                    "nodeName": node,
-                    "automountServiceAccountToken": False,
-                    "containers": [
-                        {"name": "compute", "image": "none.invalid/none", "resources": resources}
-                    ],
-                },
+                "ownerReferences": [owner],
             },
-        )
-        await self._api.patch(
-            kinds.PODS,
-            pod["metadata"]["name"],
-            {"status": {"phase": "Running"}},
-            self._namespace,
-            subresource="status",
-        )
-        return pod
+            "spec": {
+                "schedulerName": "none",  # whoever plays KubeVirt binds it
+                "schedulingGates": [{"name": keys.PLACEMENT_GATE}],
+                "automountServiceAccountToken": False,
+                "containers": [compute],
+            },
+        }
 
     async def _gone(self, kind: kinds.Kind, name: str) -> None:
         try:

@@ -11,9 +11,14 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 
 import aiohttp
 from aiohttp import web
+
+from devcluster import chart, kubeconfig
+from tests.real import site as sites
+from tests.real.site import Site
 
 WRITES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 HOP_BY_HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "content-length", "host"})
@@ -40,6 +45,8 @@ class CuttingProxy:
     seen: list[tuple[str, str]] = field(default_factory=list)
     cuts: int = 0
     url: str = ""
+    login: Path = Path()
+    """Kubeconfig of the product's ServiceAccount that goes through here."""
 
     def cut(self, at: int, when: When, then: Callable[[], Awaitable[None]] | None = None) -> None:
         """Cut at the `at`-th counted write from now on (1 is the next one)."""
@@ -109,3 +116,27 @@ async def cutting_proxy(
         yield proxy
     finally:
         await runner.cleanup()
+
+
+def placements(_method: str, path: str) -> bool:
+    """Count the product's writes of its own kinds, but not the leader's term."""
+    return "/apis/gpu.cozystack.io/" in path and "gpubinders" not in path
+
+
+@contextlib.asynccontextmanager
+async def between(
+    site: Site, counts: Callable[[str, str], bool] = placements
+) -> AsyncIterator[CuttingProxy]:
+    """Stand between a site's product and its kube-apiserver; start replicas with its `login`."""
+    pki = site.cp.pki
+    serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    pair = pki.sign_server("cutting-proxy", names=("localhost",), now=sites.now())
+    serving.load_cert_chain(pair.crt, pair.key)
+    upstream = ssl.create_default_context(cafile=str(pki.serving_ca.crt))
+    port = site.cp.reserve_port()
+    async with cutting_proxy(site.cp.server, upstream, serving, port, counts) as proxy:
+        endpoint = kubeconfig.Endpoint(proxy.url, pki.ext_ca.crt)
+        proxy.login = await site.cp.service_account_kubeconfig(
+            chart.NAMESPACE, chart.SERVICE_ACCOUNT, via=endpoint
+        )
+        yield proxy

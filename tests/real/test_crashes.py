@@ -6,15 +6,13 @@ one of them, before it is forwarded or after it was executed; the process is kil
 
 import asyncio
 import random
-import ssl
 
 import pytest
 import pytest_asyncio
 
-from devcluster import chart, kubeconfig
 from gpu.objects import kinds
 from tests.real import site as sites
-from tests.real.cutting_proxy import When, cutting_proxy
+from tests.real.cutting_proxy import When, between
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(400)]
 
@@ -35,21 +33,7 @@ async def site(binaries_built, tmp_path_factory):
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def proxy(site):
-    pki = site.cp.pki
-    serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    pair = pki.sign_server("cutting-proxy", names=("localhost",), now=sites.now())
-    serving.load_cert_chain(pair.crt, pair.key)
-    upstream = ssl.create_default_context(cafile=str(pki.serving_ca.crt))
-    port = site.cp.reserve_port()
-
-    def ours(_method, path):
-        return "/apis/gpu.cozystack.io/" in path and "gpubinders" not in path
-
-    async with cutting_proxy(site.cp.server, upstream, serving, port, ours) as opened:
-        endpoint = kubeconfig.Endpoint(opened.url, pki.ext_ca.crt)
-        opened.login = await site.cp.service_account_kubeconfig(
-            chart.NAMESPACE, chart.SERVICE_ACCOUNT, via=endpoint
-        )
+    async with between(site) as opened:
         yield opened
 
 
