@@ -3,6 +3,7 @@
 A binary lies at `<cache>/cozystack-gpu/bin/<name>-<key>`, the key covering all that decides its
 content: go.mod and go.sum of its module, its flags, Go's release. It is either whole or not there:
 built beside under another name, flushed, renamed. A file lock lets one builder work at a time.
+Checkouts of several versions share the folder; what none of them has used for 30 days is removed.
 """
 
 import asyncio
@@ -18,17 +19,21 @@ import signal
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import IO
 
-from devcluster import errors, processes, progress, toolchain
+from devcluster import clock, errors, processes, progress, toolchain
 
 MODULES = Path(__file__).parent / "go"
+_KEY = 12  # characters
 _STRIPPED = "-s -w"
 _COMPONENT = "k8s.io/component-base/version"
 _CLIENT = "k8s.io/client-go/pkg/version"
 _KUBERNETES_VERSION = re.compile(r"k8s\.io/kubernetes v(\d+)\.(\d+)\.(\d+)")
 _FLAGS = ("-trimpath", "-gcflags=all=-dwarf=false")  # no debug data: a quarter less to wait
+_KEPT = timedelta(days=30)
+_MARKED_AGAIN = timedelta(days=1)  # a write now and then says enough
 _LOCK_POLL = 0.2
 _INTERRUPT_GRACE = 10.0
 _NO_SPACE = "no space left on device"
@@ -79,12 +84,13 @@ def missing() -> tuple[str, ...]:
 async def build(folder: Path | None = None, modules: Path = MODULES) -> dict[str, Path]:
     """Build what is missing and return where each binary lies, by name; BuildError says what failed.
 
-    Prints one line per binary built, nothing when all are there.
+    Prints one line per binary built, and one that names what nobody has used for long and is removed.
     """
     folder = cache_folder() if folder is None else folder
     go = await asyncio.to_thread(toolchain.find)
     places = paths(folder, go, modules)
     if not _missing(places):
+        _tend(folder, places)
         return places
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -97,7 +103,29 @@ async def build(folder: Path | None = None, modules: Path = MODULES) -> dict[str
                     await _build_one(binary, places[binary.name], go, modules / binary.module)
     except OSError as error:
         raise _disk_error(folder, error) from error
+    _tend(folder, places)
     return places
+
+
+def _tend(folder: Path, places: Mapping[str, Path]) -> None:
+    """Mark what is used by its time of change; remove what nobody has marked for `_KEPT`."""
+    now = clock.now().timestamp()
+
+    def unmarked(path: Path, at_least: timedelta) -> bool:
+        return path.stat().st_mtime < now - at_least.total_seconds()
+
+    # A cache that only its owner may write serves as it is.
+    with contextlib.suppress(OSError):
+        for place in places.values():
+            if unmarked(place, _MARKED_AGAIN):
+                os.utime(place, (now, now))
+        ours = [path for b in BINARIES for path in folder.glob(f"{b.name}-{'[0-9a-f]' * _KEY}")]
+        old = [path for path in ours if path not in places.values() and unmarked(path, _KEPT)]
+        for path in old:
+            path.unlink()
+        if old:
+            names = ", ".join(sorted(path.name for path in old))
+            progress.say(f"removed, as nothing has used them for {_KEPT.days} days: {names}")
 
 
 def _announced(binary: Binary) -> str:
@@ -242,4 +270,4 @@ def _key(binary: Binary, go: toolchain.Go, modules: Path) -> str:
         platform.machine(),
     )
     digest.update("\n".join(settings).encode())
-    return digest.hexdigest()[:12]
+    return digest.hexdigest()[:_KEY]

@@ -132,6 +132,61 @@ async def test_what_a_killed_builder_left_is_removed(desk: Desk):
     assert not (desk.cache / "etcd-0123.part").exists()
 
 
+def unused(path: Path, days: float) -> None:
+    """Let a file be last changed some days ago; make it where it is not there."""
+    path.touch()
+    then = path.stat().st_mtime - days * 24 * 3600
+    os.utime(path, (then, then))
+
+
+@pytest.mark.parametrize("when", ["after a build", "with all there"])
+async def test_what_nothing_has_used_for_a_month_is_removed(
+    desk: Desk, capsys: pytest.CaptureFixture[str], when: str
+):
+    desk.cache.mkdir()
+    if when == "with all there":
+        await desk.build()
+        capsys.readouterr()
+    ours = {"etcd-0123456789ab": 31, "helm-0123456789ab": 29, "kube-apiserver-ffffffffffff": 400}
+    others = {"notes-0123456789ab": 400, "etcd-0123": 400, "notes": 400}
+    for name, days in {**ours, **others}.items():
+        unused(desk.cache / name, days)
+    places = await desk.build()
+    now = {place.name for place in places.values()}
+    assert set(desk.files()) - now == {"helm-0123456789ab", *others}
+    assert (
+        "removed, as nothing has used them for 30 days: etcd-0123456789ab, "
+        "kube-apiserver-ffffffffffff\n"
+    ) in capsys.readouterr().out
+    await desk.build()
+    assert "removed" not in capsys.readouterr().out
+
+
+async def test_what_is_used_is_kept_however_old_its_build(desk: Desk):
+    """By another checkout: a changed module makes this one's binary one of another version."""
+    before = await desk.build()
+    for place in before.values():
+        unused(place, 400)
+    assert await desk.build() == before
+    with (desk.modules / "etcd" / "go.sum").open("a") as content:
+        content.write("// changed\n")
+    after = await desk.build()
+    assert after["etcd"] != before["etcd"]
+    assert before["etcd"].exists()
+
+
+async def test_a_cache_that_only_its_owner_may_write_serves(desk: Desk, monkeypatch):
+    places = await desk.build()
+    for place in places.values():
+        unused(place, 2)
+
+    def no(*_args: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr("os.utime", no)
+    assert await desk.build() == places
+
+
 async def test_two_builders_side_by_side_build_once(desk: Desk):
     first, second = await asyncio.gather(desk.build(), desk.build())
     assert first == second
