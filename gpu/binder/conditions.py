@@ -12,6 +12,7 @@ from typing import Final
 from gpu.binder.changes import How
 from gpu.model import refusals
 from gpu.model.refusals import Refusal
+from gpu.model.signs import Missing
 from gpu.objects import meta
 from gpu.objects.claims import Cause, Displaced, GPUClaim, Phase
 from gpu.objects.meta import Condition
@@ -21,6 +22,7 @@ BOUND: Final = "Bound"
 WAITING: Final = "Waiting"
 LOST: Final = "Lost"
 DEGRADED: Final = "Degraded"
+RELEASING: Final = "Releasing"
 LEADING: Final = "Leading"
 SETTINGS_CURRENT: Final = "SettingsCurrent"
 
@@ -38,6 +40,7 @@ CAUSES: Final = {
 
 _MESSAGE_CAP: Final = 2000
 _REASONS_CAP: Final = 32
+_TOLD_PODS: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +74,17 @@ def lost(
 
 
 def degraded(claim: GPUClaim, cause: Cause | None, words: str, now: datetime) -> Story:
-    """Return what a Bound claim says of a node that does not keep it well, or does again."""
+    """Return what a Bound claim says of a node that does not keep it well, or does again.
+
+    Its lastTransitionTime is the clock of its cause, so it begins anew with another one.
+    """
     if cause is None:
         return Story(without(claim.conditions, DEGRADED), claim.reasons)
     shown = Condition(type=DEGRADED, status="True", reason=cause.value, message=words)
-    return Story(put(claim.conditions, shown, now), claim.reasons)
+    told = claim.conditions
+    if reason_of(claim, DEGRADED) != cause.value:
+        told = without(told, DEGRADED)
+    return Story(put(told, shown, now), claim.reasons)
 
 
 def waiting(claim: GPUClaim, reasons: tuple[Refusal, ...], now: datetime) -> Story:
@@ -85,9 +94,28 @@ def waiting(claim: GPUClaim, reasons: tuple[Refusal, ...], now: datetime) -> Sto
     return _waits(claim, codes, message, now)
 
 
+def kept(claim: GPUClaim, missing: tuple[Missing, ...], now: datetime) -> Story:
+    """Return what a deleted claim says of the pods that keep it; the worst first, not all of many."""
+    told = [item.words for item in missing[:_TOLD_PODS]]
+    if len(missing) > _TOLD_PODS:
+        told.append(f"and {len(missing) - _TOLD_PODS} more")
+    message = "deleted, and its units are given back once nothing uses them: " + "; ".join(told)
+    shown = Condition(
+        type=RELEASING, status="True", reason=missing[0].lack.value, message=_short(message)
+    )
+    return Story(put(claim.conditions, shown, now), claim.reasons)
+
+
 def refused(claim: GPUClaim, words: str, now: datetime) -> Story:
-    """Return what a claim says whose placement the API server refuses to store."""
+    """Return what a claim says whose placement the API server refuses to store.
+
+    One that is Bound stays so, on a node that it should have left.
+    """
     message = f"the API server refuses to store the placement, which is tried again: {words}"
+    if claim.phase is Phase.BOUND:
+        text = _short(message)
+        shown = Condition(type=DEGRADED, status="True", reason=WRITE_REFUSED, message=text)
+        return Story(put(claim.conditions, shown, now), claim.reasons)
     return _waits(claim, (WRITE_REFUSED,), message, now)
 
 
@@ -129,6 +157,27 @@ def lasting(refusal: Refusal) -> str:
             return refusals.words(refusal)
 
 
+def steady(claim: GPUClaim, reasons: tuple[Refusal, ...]) -> tuple[Refusal, ...]:
+    """Return the reasons as the claim shall store them: what is told and still true is told on.
+
+    That no node has so many units free is true as well when fewer are free in all. So binds of
+    others, which only take units away, change nothing of what a waiting claim says.
+    """
+    if refusals.NoNodeAccepts.reason not in claim.reasons:
+        return reasons
+    return tuple(
+        refusals.NoNodeAccepts(item.class_name, item.wanted, item.free, item.free)
+        if isinstance(item, refusals.NoFreeUnits)
+        else item
+        for item in reasons
+    )
+
+
+def is_told(claim: GPUClaim, reasons: tuple[Refusal, ...]) -> bool:
+    """Tell whether a waiting claim's status gives these reasons already."""
+    return claim.has_status and says(claim, waiting(claim, reasons, meta.EPOCH))
+
+
 def says(claim: GPUClaim, story: Story) -> bool:
     """Tell whether the claim's status says this already, whenever it began to."""
     return claim.reasons == story.reasons and same(claim.conditions, story.conditions)
@@ -157,7 +206,7 @@ def without(conditions: tuple[Condition, ...], *types: str) -> tuple[Condition, 
 
 
 def _waits(claim: GPUClaim, codes: tuple[str, ...], message: str, now: datetime) -> Story:
-    text = message if len(message) <= _MESSAGE_CAP else message[: _MESSAGE_CAP - 1] + "…"
+    text = _short(message)
     shown = put(
         claim.conditions, Condition(type=BOUND, status="False", reason=codes[0], message=text), now
     )
@@ -165,6 +214,10 @@ def _waits(claim: GPUClaim, codes: tuple[str, ...], message: str, now: datetime)
         put(shown, Condition(type=WAITING, status="True", reason=codes[0], message=text), now),
         codes,
     )
+
+
+def _short(message: str) -> str:
+    return message if len(message) <= _MESSAGE_CAP else message[: _MESSAGE_CAP - 1] + "…"
 
 
 def _timeless(conditions: Iterable[Condition]) -> dict[str, Condition]:

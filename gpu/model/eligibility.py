@@ -5,11 +5,15 @@ and NoExecute taint: a claim binds before any pod exists, so only the class can 
 """
 
 from enum import StrEnum
+from typing import Final
 
 from gpu.model.snapshot import Snapshot
 from gpu.objects.classes import GPUClass, Toleration
 from gpu.objects.nodes import Node, Taint
 from gpu.units import ClassName, NodeName
+
+CORDON_TAINT: Final = "node.kubernetes.io/unschedulable"
+"""What Kubernetes puts on a cordoned node beside spec.unschedulable."""
 
 
 class Ineligible(StrEnum):
@@ -34,8 +38,13 @@ def nodes(snapshot: Snapshot, name: ClassName) -> frozenset[NodeName]:
     return known[name]
 
 
-def why_not(snapshot: Snapshot, offer: GPUClass, name: NodeName) -> Ineligible | None:
-    """Return why a node takes no sets of a class, or None when it does."""
+def why_not(
+    snapshot: Snapshot, offer: GPUClass, name: NodeName, *, holding: bool = False
+) -> Ineligible | None:
+    """Return why a node takes no sets of a class, or None when it does.
+
+    `holding` asks for a set whose guest is there already: a cordon and its taint do not matter.
+    """
     node = snapshot.nodes.get(name)
     if node is None or node.meta.deleting:
         return Ineligible.GONE
@@ -43,9 +52,9 @@ def why_not(snapshot: Snapshot, offer: GPUClass, name: NodeName) -> Ineligible |
         return Ineligible.NOT_SERVED
     if not node.ready:
         return Ineligible.NOT_READY
-    if node.cordoned:
+    if node.cordoned and not holding:
         return Ineligible.CORDONED
-    return None if _tolerates(offer, node) else Ineligible.TAINTED
+    return None if _tolerates(offer, node, holding=holding) else Ineligible.TAINTED
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
@@ -62,9 +71,10 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
     return bool(toleration.key) and toleration.value == taint.value
 
 
-def _tolerates(offer: GPUClass, node: Node) -> bool:
+def _tolerates(offer: GPUClass, node: Node, *, holding: bool) -> bool:
     return all(
         any(tolerates(toleration, taint) for toleration in offer.tolerations)
         for taint in node.taints
         if taint.effect in {"NoSchedule", "NoExecute"}
+        and not (holding and taint.key == CORDON_TAINT)
     )

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from gpu.model import budgets, eligibility, entry, placement, refusals, tenancy
+from gpu.model import budgets, entry, placement, refusals, tenancy, turns
 from gpu.model.refusals import Refusal
 from gpu.model.snapshot import Age, Draft, Snapshot, View
 from gpu.objects.claims import GPUClaim, Phase
@@ -70,12 +70,11 @@ def waiting(view: View) -> tuple[GPUClaim, ...]:
     """
     snapshot = view.snapshot if isinstance(view, Draft) else view
     changed = view.changed if isinstance(view, Draft) else {}
+    current = (changed.get(claim.key, claim) for claim in snapshot.pending)
     return tuple(
         claim
-        for claim in snapshot.pending
-        if claim.attached_to is None
-        and not claim.is_template
-        and changed.get(claim.key, claim).phase is Phase.PENDING
+        for claim in current
+        if claim.attached_to is None and not claim.is_template and claim.phase is Phase.PENDING
     )
 
 
@@ -85,7 +84,7 @@ def check(view: View, order: Order) -> Verdict:
     On a Draft, units of Lost sets are reserved first if nobody did yet.
     """
     draft = view if isinstance(view, Draft) else queued(view, order.age)
-    placement.serve_lost(draft)
+    turns.serve_lost(draft)
     draft.count_older(order.age)
     offer = draft.snapshot.classes.get(order.class_name)
     if offer is None:
@@ -100,7 +99,7 @@ def check(view: View, order: Order) -> Verdict:
 def most(view: View, tenant: TenantName, name: ClassName) -> Units:
     """Return the largest count of a new order that `check` accepts now; 0 when it accepts none."""
     draft = view if isinstance(view, Draft) else queued(view)
-    placement.serve_lost(draft)
+    turns.serve_lost(draft)
     draft.count_older(None)
     offer = draft.snapshot.classes.get(name)
     return ZERO if offer is None else _most(draft, tenant, offer)
@@ -114,7 +113,7 @@ def queued(snapshot: Snapshot, before: Age | None = None) -> Draft:
     if before is None and snapshot.memo.queued is not None:
         return snapshot.memo.queued
     draft = snapshot.draft()
-    placement.serve_lost(draft)
+    turns.serve_lost(draft)
     for claim in waiting(snapshot):
         if before is not None and claim.age >= before:
             break
@@ -141,7 +140,7 @@ def _refusals(
         if allowed is not None and wanted > allowed:
             yield refusals.OverMaxCount(offer.name, wanted, allowed)
         if node is None:
-            yield _capacity(draft, offer, wanted)
+            yield placement.why_not(draft, offer.name, wanted)
         yield from budgets.over(draft.ledger, order.tenant, snapshot.quota_keys(offer.name), wanted)
     if not entry.is_entitled(snapshot, order.tenant, offer):
         yield refusals.NotEntitled(offer.name, order.tenant)
@@ -149,18 +148,6 @@ def _refusals(
 
 def _tenant(tenant: TenantName) -> tuple[Refusal, ...]:
     return () if tenancy.is_tenant(tenant) else (refusals.NoTenant(tenant),)
-
-
-def _capacity(draft: Draft, offer: GPUClass, wanted: Units) -> Refusal:
-    """Return why no node takes so many units; asked once none was found."""
-    if not draft.snapshot.capacities.get(offer.resource):
-        return refusals.NoNodeServes(offer.name, offer.resource)
-    if not eligibility.nodes(draft.snapshot, offer.name):
-        return refusals.NoNodeEligible(offer.name)
-    free = placement.free(draft, offer.name)
-    if free < wanted:
-        return refusals.NoFreeUnits(offer.name, wanted, free)
-    return refusals.NoNodeAccepts(offer.name, wanted, free, placement.largest(draft, offer.name))
 
 
 def _most(draft: Draft, tenant: TenantName, offer: GPUClass) -> Units:

@@ -4,14 +4,14 @@ Fullest: fewest units left after placing, summed over the set's distinct resourc
 name. A set needs one node that is eligible for every class in it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 
-from gpu.model import eligibility
+from gpu.model import coverage, eligibility, refusals, sets
+from gpu.model.refusals import Refusal
 from gpu.model.rooms import Rooms
-from gpu.model.sets import group
 from gpu.model.snapshot import Draft
-from gpu.objects.claims import Phase
+from gpu.objects.claims import GPUClaim
 from gpu.units import ClassName, NodeName, ResourceName, Units
 
 Wants = Mapping[ClassName, int]
@@ -19,20 +19,27 @@ Wants = Mapping[ClassName, int]
 
 
 def choose(
-    draft: Draft, wants: Wants, without: AbstractSet[NodeName] = frozenset()
+    draft: Draft,
+    wants: Wants,
+    without: AbstractSet[NodeName] = frozenset(),
+    prefer: Iterable[NodeName] = (),
 ) -> NodeName | None:
     """Return the node for a set, or None when no node has room for all of it now.
 
-    Nodes kept for an older Lost set are left alone, and so are units reserved for one; `without`
-    are nodes that refused the set's pod a short while ago, or that it leaves.
+    The first of `prefer` that has room comes before the fullest. Nodes kept for an older Lost set
+    are left alone, and so are units reserved for one; `without` are nodes that refused the set's
+    pod a short while ago, or that it leaves.
     """
     names = list(wants)
     if any(name not in draft.snapshot.classes for name in names):
         return None
+    for node in prefer:
+        if node not in without and _fits(draft, wants, node):
+            return node
     if len(names) == 1:
         rooms = _rooms(draft, names[0])
         return rooms.fullest(wants[names[0]], _kept(draft, names) | without)
-    asked = _by_resource(draft, wants)
+    asked = by_resource(draft, wants)
     best: tuple[int, NodeName] | None = None
     for node in _eligible(draft, names) - _kept(draft, names) - without:
         left = [draft.ledger.room(node, resource) - units for resource, units in asked.items()]
@@ -40,6 +47,36 @@ def choose(
             rank = (sum(left), node)
             best = rank if best is None else min(best, rank)
     return best[1] if best else None
+
+
+def stays(draft: Draft, claims: Iterable[GPUClaim], node: NodeName) -> bool:
+    """Say whether a node can hold claims whose guest runs there, or may: nothing is overdrawn then.
+
+    The pod's units are in use already and the claims share them. A cordon does not matter. Units
+    beyond the pod's are asked for as any others are.
+    """
+    claims = tuple(claims)
+    snapshot = draft.snapshot
+    names = list(sets.wants(claims))
+    for name in names:
+        offer = snapshot.classes.get(name)
+        if offer is None or eligibility.why_not(snapshot, offer, node, holding=True) is not None:
+            return False
+    book = draft.ledger
+    before = {resource: book.free(node, resource) for resource in _resources(draft, names)}
+    is_kept = node in _kept(draft, names)
+    with draft.savepoint():
+        for claim in claims:
+            if coverage.node_held(claim) != node:
+                draft.bind(claim, node)
+        return all(
+            book.free(node, resource) >= 0
+            and (
+                book.free(node, resource) == free
+                or (book.room(node, resource) >= 0 and not is_kept)
+            )
+            for resource, free in before.items()
+        )
 
 
 def largest(draft: Draft, name: ClassName) -> Units:
@@ -52,31 +89,42 @@ def free(draft: Draft, name: ClassName) -> Units:
     return Units(_rooms(draft, name).free(_kept(draft, [name])))
 
 
-def serve_lost(draft: Draft) -> None:
-    """Put Lost sets ahead of new orders: reserve what each could take now, oldest first; once.
+def why_not(draft: Draft, name: ClassName, wanted: Units) -> Refusal:
+    """Return why no node takes so many units of a class; asked once none was found."""
+    offer = draft.snapshot.classes.get(name)
+    if offer is None:
+        return refusals.NoSuchClass(name)
+    if not draft.snapshot.capacities.get(offer.resource):
+        return refusals.NoNodeServes(name, offer.resource)
+    if not eligibility.nodes(draft.snapshot, name):
+        return refusals.NoNodeEligible(name)
+    found = free(draft, name)
+    if found < wanted:
+        return refusals.NoFreeUnits(name, wanted, found)
+    return refusals.NoNodeAccepts(name, wanted, found, largest(draft, name))
 
-    The oldest that fits nowhere keeps the one node nearest to having room for it, of those large
-    enough for it at all: nothing younger is placed there.
+
+def why_not_set(draft: Draft, claims: Iterable[GPUClaim]) -> tuple[Refusal, ...]:
+    """Return why no node takes all these claims at once; asked once none was found."""
+    claims = tuple(claims)
+    asked = sets.wants(claims)
+    if len(claims) == 1:
+        return (why_not(draft, claims[0].class_name, claims[0].count),)
+    never = tuple(
+        refusal
+        for refusal in (why_not(draft, name, Units(units)) for name, units in sorted(asked.items()))
+        if not isinstance(refusal, refusals.NoFreeUnits | refusals.NoNodeAccepts)
+    )
+    units = tuple((name, Units(asked[name])) for name in sorted(asked))
+    return never or (refusals.NoNodeForSet(len(claims), units),)
+
+
+def keep_nearest(draft: Draft, wants: Wants) -> None:
+    """Keep the node nearest to having room for a set, for those of its resources none is kept yet.
+
+    Of those large enough for it at all: nothing younger is placed there.
     """
-    if draft.lost_served:
-        return
-    draft.lost_served = True
-    draft.ledger.on_undo(lambda: setattr(draft, "lost_served", False))
-    lost = (item for item in draft.claims() if item.phase is Phase.LOST and not item.meta.deleting)
-    for item in group(lost, draft.snapshot.named):
-        if any(name not in draft.snapshot.classes for name in item.wants):
-            continue
-        node = choose(draft, item.wants)
-        if node is None:
-            _keep(draft, item.wants)
-            continue
-        for resource, units in _by_resource(draft, item.wants).items():
-            draft.ledger.reserve(node, resource, units)
-
-
-def _keep(draft: Draft, wants: Wants) -> None:
-    """Keep the nearest node for a set, for those of its resources none is kept for yet."""
-    asked = _by_resource(draft, wants)
+    asked = by_resource(draft, wants)
     capacities = draft.snapshot.capacities
     shortage = [
         (
@@ -94,6 +142,27 @@ def _keep(draft: Draft, wants: Wants) -> None:
     draft.ledger.on_undo(lambda: setattr(draft, "earmarks", before))
 
 
+def by_resource(draft: Draft, wants: Wants) -> dict[ResourceName, int]:
+    """Return the same units by resource name; every class is known."""
+    asked: dict[ResourceName, int] = {}
+    for name, units in wants.items():
+        resource = draft.snapshot.classes[name].resource
+        asked[resource] = asked.get(resource, 0) + units
+    return asked
+
+
+def _fits(draft: Draft, wants: Wants, node: NodeName) -> bool:
+    names = list(wants)
+    return (
+        node in _eligible(draft, names)
+        and node not in _kept(draft, names)
+        and all(
+            draft.ledger.room(node, resource) >= units
+            for resource, units in by_resource(draft, wants).items()
+        )
+    )
+
+
 def _eligible(draft: Draft, names: list[ClassName]) -> frozenset[NodeName]:
     first, *rest = (eligibility.nodes(draft.snapshot, name) for name in names)
     return first.intersection(*rest)
@@ -102,16 +171,12 @@ def _eligible(draft: Draft, names: list[ClassName]) -> frozenset[NodeName]:
 def _kept(draft: Draft, names: list[ClassName]) -> frozenset[NodeName]:
     if not draft.earmarks:
         return frozenset()
-    resources = {draft.snapshot.classes[name].resource for name in names}
+    resources = _resources(draft, names)
     return frozenset(node for name, node in draft.earmarks.items() if name in resources)
 
 
-def _by_resource(draft: Draft, wants: Wants) -> dict[ResourceName, int]:
-    asked: dict[ResourceName, int] = {}
-    for name, units in wants.items():
-        resource = draft.snapshot.classes[name].resource
-        asked[resource] = asked.get(resource, 0) + units
-    return asked
+def _resources(draft: Draft, names: Iterable[ClassName]) -> frozenset[ResourceName]:
+    return frozenset(draft.snapshot.classes[name].resource for name in names)
 
 
 def _rooms(draft: Draft, name: ClassName) -> Rooms:

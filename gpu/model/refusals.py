@@ -136,6 +136,22 @@ class NotEntitled:
     tenant: TenantName
 
 
+@dataclass(frozen=True, slots=True)
+class NoNodeForSet:
+    """No one node has room for all claims of a VM at once; `wanted` is units of each class."""
+
+    reason: ClassVar[str] = "NoNodeForSet"
+    claims: int
+    wanted: tuple[tuple[ClassName, Units], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GuestMayRun:
+    """The VM may still run on the node its claims were lost from, which cannot hold them now."""
+
+    reason: ClassVar[str] = "GuestMayRun"
+
+
 Refusal = (
     NoTenant
     | NoSuchClass
@@ -148,6 +164,8 @@ Refusal = (
     | NoNodeEligible
     | NoFreeUnits
     | NoNodeAccepts
+    | NoNodeForSet
+    | GuestMayRun
     | OverBudget
     | NotEntitled
 )
@@ -167,6 +185,8 @@ def words(refusal: Refusal) -> str:
             return _about_count(refusal)
         case NoNodeServes() | NoNodeEligible() | NoFreeUnits() | NoNodeAccepts():
             return _about_capacity(refusal)
+        case NoNodeForSet() | GuestMayRun():
+            return _about_set(refusal)
         case OverBudget():
             return _about_budget(refusal)
         case NoSuchClass() | ClassRetired() | ClassDeleting() | NotPermitted():
@@ -227,6 +247,23 @@ def _about_capacity(
             return (
                 f"{plural(wanted)} of class {name} asked on one node, no node has more than "
                 f"{largest} of the {free} free: {_or_wait(largest, 'a node has room')}"
+            )
+        case _:  # pragma: no cover
+            assert_never(refusal)
+
+
+def _about_set(refusal: NoNodeForSet | GuestMayRun) -> str:
+    match refusal:
+        case NoNodeForSet(claims, wanted):
+            units = " and ".join(f"{plural(units)} of class {name}" for name, units in wanted)
+            return (
+                f"{claims} claims of one VM need {units} on one node, no node has room for all: "
+                "wait until one has, or give back a claim"
+            )
+        case GuestMayRun():
+            return (
+                "its VM may still run on the node where its units were, and is bound nowhere else "
+                "before that has ended: stop the VM, or ask the hoster for that node"
             )
         case _:  # pragma: no cover
             assert_never(refusal)

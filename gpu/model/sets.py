@@ -50,10 +50,21 @@ class ClaimSet:
     @property
     def wants(self) -> dict[ClassName, int]:
         """Units of each class that one node must have room for."""
-        found: dict[ClassName, int] = {}
-        for claim in self.claims:
-            found[claim.class_name] = found.get(claim.class_name, 0) + claim.count
-        return found
+        return wants(self.claims)
+
+    @property
+    def kept(self) -> tuple[GPUClaim, ...]:
+        """Its members that stand in one place together: Bound or Lost, and not being deleted."""
+        return tuple(
+            claim
+            for claim in self.claims
+            if claim.phase is not Phase.PENDING and not claim.meta.deleting
+        )
+
+    @property
+    def is_torn(self) -> bool:
+        """Say whether those are partly Lost, or Bound on more than one node."""
+        return len({coverage.node_held(claim) for claim in self.kept}) > 1
 
     @property
     def is_lost(self) -> bool:
@@ -67,12 +78,25 @@ class ClaimSet:
         return len({claim.phase for claim in self.claims}) == 1 and len(nodes) == 1
 
 
+def wants(claims: Iterable[GPUClaim]) -> dict[ClassName, int]:
+    """Return units of each class that claims have together."""
+    found: dict[ClassName, int] = {}
+    for claim in claims:
+        found[claim.class_name] = found.get(claim.class_name, 0) + claim.count
+    return found
+
+
+def vm_of(claim: GPUClaim, named: Named) -> Holder | None:
+    """Return the VM whose set a claim is in; None for a claim that is a set of its own."""
+    return coverage.holder_of(claim) or named.get(claim.key)
+
+
 def group(claims: Iterable[GPUClaim], named: Named = _NOBODY) -> tuple[ClaimSet, ...]:
     """Group claims into sets, oldest set first; `named` is the VM that names a claim, by claim."""
     alone: list[ClaimSet] = []
     shared: dict[Holder, list[GPUClaim]] = {}
     for claim in claims:
-        vm = coverage.holder_of(claim) or named.get(claim.key)
+        vm = vm_of(claim, named)
         if vm is None:
             alone.append(ClaimSet(claims=(claim,)))
         else:

@@ -1,6 +1,6 @@
 import pytest
 
-from gpu.model import placement
+from gpu.model import placement, turns
 from tests.builders import L40, a_claim, a_class, a_node, a_snapshot
 
 
@@ -74,8 +74,8 @@ def test_two_classes_of_one_resource_share_its_units_and_count_it_once():
 def test_units_a_lost_set_could_take_are_reserved_for_it():
     lost = a_claim("lost", lost="gone", count=3)
     draft = a_snapshot(nodes=nodes(a=3, b=2), claims=[lost]).draft()
-    placement.serve_lost(draft)
-    placement.serve_lost(draft)
+    turns.serve_lost(draft)
+    turns.serve_lost(draft)
     assert (placement.free(draft, "h100"), placement.largest(draft, "h100")) == (2, 2)
     assert draft.ledger.free("a", lost_resource(draft)) == 3
 
@@ -92,7 +92,7 @@ def test_the_oldest_lost_set_that_fits_nowhere_keeps_the_nearest_node():
         a_claim("holder2", on="a", count=4),
     ]
     draft = a_snapshot(nodes=nodes(a=8, b=8, c=4), claims=claims).draft()
-    placement.serve_lost(draft)
+    turns.serve_lost(draft)
     assert draft.earmarks == {lost_resource(draft): "b"}
     assert placement.choose(draft, {"h100": 5}) is None
     assert placement.choose(draft, {"h100": 4}) == "a"
@@ -101,7 +101,7 @@ def test_the_oldest_lost_set_that_fits_nowhere_keeps_the_nearest_node():
 
 def test_a_lost_set_no_node_is_large_enough_for_keeps_none():
     draft = a_snapshot(nodes=nodes(a=8), claims=[a_claim(lost="gone", count=9)]).draft()
-    placement.serve_lost(draft)
+    turns.serve_lost(draft)
     assert draft.earmarks == {}
     assert placement.free(draft, "h100") == 8
 
@@ -111,7 +111,7 @@ def test_a_kept_node_is_kept_from_its_own_resource_only():
     served = [a_node("a", units=4, also={L40: 4})]
     claims = [a_claim("lost", lost="gone", count=4), a_claim("holder", on="a", count=1)]
     draft = a_snapshot(classes=classes, nodes=served, claims=claims).draft()
-    placement.serve_lost(draft)
+    turns.serve_lost(draft)
     assert placement.choose(draft, {"h100": 1}) is None
     assert placement.choose(draft, {"l40": 1}) == "a"
 
@@ -122,12 +122,12 @@ def test_a_kept_node_is_kept_from_sets_of_several_classes_too():
     claims = [a_claim("lost", lost="gone", count=4), a_claim("holder", on="a", count=2)]
     draft = a_snapshot(classes=classes, nodes=served, claims=claims).draft()
     assert placement.choose(draft, {"h100": 1, "l40": 1}) == "a"
-    placement.serve_lost(draft)
+    turns.serve_lost(draft)
     assert placement.choose(draft, {"h100": 1, "l40": 1}) == "b"
 
 
 def test_a_deleted_lost_claim_reserves_nothing():
     claims = [a_claim(lost="gone", count=3, deleting=True)]
     draft = a_snapshot(claims=claims).draft()
-    placement.serve_lost(draft)
+    turns.serve_lost(draft)
     assert placement.free(draft, "h100") == 8

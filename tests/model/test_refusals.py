@@ -5,9 +5,11 @@ from gpu.model.refusals import (
     BadCount,
     ClassDeleting,
     ClassRetired,
+    GuestMayRun,
     NoFreeUnits,
     NoNodeAccepts,
     NoNodeEligible,
+    NoNodeForSet,
     NoNodeServes,
     NoSuchClass,
     NoTenant,
@@ -86,6 +88,22 @@ ROWS = [
         (
             "5 units of class h100 asked on one node, no node has more than 4 of the 8 free: order at "
             "most 4 or wait until a node has room"
+        ),
+    ),
+    (
+        NoNodeForSet(2, (("h100", 3), ("l40", 1))),
+        "NoNodeForSet",
+        (
+            "2 claims of one VM need 3 units of class h100 and 1 unit of class l40 on one node, no "
+            "node has room for all: wait until one has, or give back a claim"
+        ),
+    ),
+    (
+        GuestMayRun(),
+        "GuestMayRun",
+        (
+            "its VM may still run on the node where its units were, and is bound nowhere else "
+            "before that has ended: stop the VM, or ask the hoster for that node"
         ),
     ),
     (

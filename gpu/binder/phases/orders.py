@@ -32,8 +32,8 @@ def changes_of(scene: Scene) -> Iterator[Change]:
             _keep_turn(scene, claim, verdict)
         elif isinstance(verdict, Accepted):
             yield scene.plan(Place(claim=claim, node=verdict.node, at=scene.now, set_id=set_id))
-        elif not _is_told(scene, claim, verdict.refusals):
-            yield Explain(claim=claim, refusals=verdict.refusals, at=scene.now, set_id=set_id)
+        else:
+            yield from _told(scene, claim, verdict.refusals)
 
 
 def _keep_turn(scene: Scene, claim: GPUClaim, verdict: Verdict) -> None:
@@ -43,7 +43,8 @@ def _keep_turn(scene: Scene, claim: GPUClaim, verdict: Verdict) -> None:
         scene.draft.ledger.reserve(verdict.node, resource, claim.count)
 
 
-def _is_told(scene: Scene, claim: GPUClaim, refusals: tuple[Refusal, ...]) -> bool:
-    return claim.has_status and conditions.says(
-        claim, conditions.waiting(claim, refusals, scene.now)
-    )
+def _told(scene: Scene, claim: GPUClaim, refusals: tuple[Refusal, ...]) -> Iterator[Change]:
+    why = conditions.steady(claim, refusals)
+    if not conditions.is_told(claim, why):
+        set_id = changes.object_set(GPU_CLAIMS, claim.key)
+        yield scene.plan(Explain(claim=claim, refusals=why, at=scene.now, set_id=set_id))
