@@ -164,10 +164,12 @@ def settings_data(change: changes.WriteSettings) -> Body:
     return {"data": settings.format_data(change.settings)}
 
 
-def binder_status(change: changes.ReportBinder, version: str) -> Body:
-    """Return the merge patch of what the leader tells of itself on GPUBinder."""
+def binder_status(change: changes.ReportBinder) -> Body:
+    """Return what the leader applies to GPUBinder's status; conditions of others are not in it."""
     return {
-        "metadata": {"resourceVersion": version},
+        "apiVersion": GPU_BINDERS.api_version,
+        "kind": GPU_BINDERS.kind,
+        "metadata": {"name": change.binder.meta.name},
         "status": {
             "settings": {
                 "resourceNames": list(change.settings.resource_names),

@@ -12,6 +12,7 @@ from typing import assert_never
 from gpu import keys
 from gpu.binder.confirms import Confirm
 from gpu.model.refusals import Refusal
+from gpu.model.usage import Record
 from gpu.objects.binders import GPUBinder
 from gpu.objects.claims import Attachment, Cause, Displaced, GPUClaim
 from gpu.objects.classes import GPUClass
@@ -198,7 +199,7 @@ class ReportBinder:
     binder: GPUBinder
     settings: Settings
     conditions: tuple[Condition, ...]
-    """All conditions GPUBinder shall have, those of other writers included."""
+    """The leader's own; those of other writers stay as they are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,18 +220,6 @@ class DeleteClaim:
     claim: GPUClaim
     set_id: SetId
     confirm: tuple[Confirm, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
-    """A usage record as it should be: a Workload owned by its claim (domain contract 6)."""
-
-    name: str
-    kind: str
-    type: str
-    resources: tuple[tuple[str, int], ...]
-    operational: bool
-    labels: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from typing import TypeVar
 from gpu.binder import results
 from gpu.binder.changes import Change, ClaimStatus, SetId
 from gpu.config import Config
+from gpu.model import usage
 from gpu.model.sightings import Sightings
 from gpu.model.snapshot import Draft
 from gpu.units import NodeName
@@ -25,8 +26,10 @@ class Findings:
     sets_held_back: int = 0
     guard_limit: int = 0
     """Sets the guard lets through in a window, as counted in this pass."""
-    records_kept: str = ""
-    """How usage records are kept when the host deletes those without a monitor; empty is plainly."""
+    plan_problem: str = ""
+    """What the independent checker found wrong with a plan of this pass; it was not written."""
+    records: usage.Standing | None = None
+    """How usage records are kept; None before the phase ran."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

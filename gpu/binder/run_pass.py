@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from gpu.binder import conditions, delivery, phases, term
+from gpu.binder import changes, conditions, delivery, phases, term
 from gpu.binder.changes import (
     Change,
     ClaimStatus,
@@ -19,6 +19,8 @@ from gpu.binder.changes import (
     ExplainRefused,
     Place,
     Placement,
+    WriteMonitor,
+    WriteRecord,
     WriteSettings,
 )
 from gpu.binder.delivery import Delivered, FailedSet
@@ -29,7 +31,7 @@ from gpu.binder.quarantine import Quarantine
 from gpu.binder.report import Failed, PassReport, Spent
 from gpu.binder.writer import ChangeWriter
 from gpu.config import Config
-from gpu.model import sightings
+from gpu.model import sightings, usage
 from gpu.model.sightings import Sightings
 from gpu.model.snapshot import Draft
 from gpu.objects import claims
@@ -75,9 +77,7 @@ class Passes:
             return PassReport(skipped=True)
         self._expected = None
         world, draft = opened
-        self.sightings = await self.in_thread(
-            lambda: sightings.observe(self.sightings, world.claims, world.pods, now)
-        )
+        self.sightings = await self.in_thread(lambda: _observe(self.sightings, world, now))
         scene = Scene(
             world=world,
             draft=draft,
@@ -90,6 +90,7 @@ class Passes:
         for phase in self.table:
             if run.wants(phase):
                 await run.phase(phase)
+        self.sightings = _stored(self.sightings, run.recorded)
         if not run.failed and not run.again:
             self._expected = await self.view.expected(self.in_thread)
         return await self.in_thread(run.report)
@@ -110,6 +111,8 @@ class _Run:
     spent: dict[str, Spent] = field(default_factory=dict)
     written: Counter[str] = field(default_factory=Counter)
     failed: list[Failed] = field(default_factory=list)
+    recorded: set[str] = field(default_factory=set)
+    """Uids of claims whose usage record was stored in this pass."""
     healed: str = ""
     again: bool = False
     aborted: bool = False
@@ -161,7 +164,15 @@ class _Run:
         for change in wanted:
             if isinstance(change, WriteSettings) and done.written[WriteSettings.__name__]:
                 self.healed = change.problem
+        complete = frozenset(done.complete)
+        self.recorded |= {
+            change.claim.meta.uid
+            for change in wanted
+            if isinstance(change, WriteRecord) and changes.set_of(change) in complete
+        }
         self.again |= done.written[DropFinalizer.__name__] > 0
+        # Records wait for the monitor they are kept under.
+        self.again |= done.written[WriteMonitor.__name__] > 0
 
     async def _explain(self, done: Delivered) -> None:
         """Say on each claim whose placement was refused that it was; a refusal of that is let be."""
@@ -190,6 +201,26 @@ class _Run:
             quarantined=passes.quarantine.count(passes.clock.monotonic()),
             quarantine_ends=passes.quarantine.next_end(passes.clock.monotonic()),
         )
+
+
+def _observe(old: Sightings, world: World, now: datetime) -> Sightings:
+    """Take one more look at pods and usage records. Runs in the thread."""
+    pods = sightings.observe(old, world.claims, world.pods, now)
+    if "workloads" in world.unserved:
+        return replace(pods, records=replace(old.records, stored=frozenset(), missed={}))
+    records = usage.remember(
+        old.records,
+        claims=world.claims,
+        workloads=world.workloads,
+        ending=frozenset(item.meta.name for item in world.namespaces if item.meta.deleting),
+        now=now,
+    )
+    return replace(pods, records=records)
+
+
+def _stored(old: Sightings, uids: Iterable[str]) -> Sightings:
+    """Remember records stored in this pass: one may be gone again before the watch shows it."""
+    return replace(old, records=replace(old.records, stored=old.records.stored.union(uids)))
 
 
 def _open(seen: World, config: Config, now: datetime) -> tuple[World, Draft]:

@@ -158,9 +158,13 @@ class ChangeWriter:
             case changes.WriteSettings():
                 return await self._settings(change)
             case changes.ReportBinder():
-                meta = change.binder.meta
-                version = self._version(GPU_BINDERS, meta.key, meta.resource_version)
-                return await self._patch(change, bodies.binder_status(change, version), "status")
+                return await self.api.apply(
+                    GPU_BINDERS,
+                    change.binder.meta.name,
+                    bodies.binder_status(change),
+                    field_manager=keys.BINDER_MANAGER,
+                    subresource="status",
+                )
             case _:
                 assert_never(change)
 

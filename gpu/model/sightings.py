@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from gpu.model import usage
 from gpu.objects.claims import GPUClaim
 from gpu.objects.pods import Pod
 
@@ -20,6 +21,8 @@ class Sightings:
     """Since when the pod object is not there."""
     unplaced: frozenset[str] = frozenset()
     """Seen by this leader, and when last seen it had no node."""
+    records: usage.Memory = field(default_factory=usage.Memory)
+    """What became of usage records; kept by the pass, not by `observe`."""
 
 
 def observe(

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from gpu.binder import phases
 from gpu.binder.report import Failed
 from gpu.cluster import errors
 from gpu.config import Config
@@ -16,6 +17,19 @@ from tests.binder.rig import Rig
 from tests.fakes.cluster import Fault
 
 CLAIM = {"finalizers": ["gpu.cozystack.io/claim"]}
+CONTRACT = (
+    "finalizers",
+    "attachments",
+    "sets",
+    "requests",
+    "gates",
+    "moves",
+    "lost",
+    "orders",
+    "release",
+    "usage",
+    "status",
+)
 CONFLICT = errors.from_status({"code": 409, "reason": "Conflict", "message": "modified"})
 
 
@@ -66,14 +80,15 @@ async def test_a_pass_whose_watch_lags_does_nothing_twice():
 async def test_phases_run_in_the_order_of_the_contract():
     rig = a_rig()
     report = await rig.once()
-    assert list(report.phases) == ["finalizers", "orders", "release", "status"]
+    assert list(report.phases) == [row.name for row in phases.PASS]
+    assert [name for name in CONTRACT if name in report.phases] == list(report.phases)
 
 
 async def test_with_the_feature_off_only_finalizers_and_release_write():
     gone = raws.a_claim("gone", meta=raws.DELETED)
     rig = a_rig(raws.a_claim("x"), gone, config=replace(Config(), enabled=False))
     reports = await rig.until_still()
-    assert list(reports[0].phases) == ["finalizers", "release"]
+    assert list(reports[0].phases) == ["finalizers", "release", "usage"]
     assert rig.claim("gone") is None
     assert rig.placed() == {}
     assert {kind for _, kind, _ in rig.writes()} == {
@@ -101,7 +116,8 @@ async def test_a_conflict_on_a_placement_ends_placing_for_this_pass_and_release_
         ),
     )
     assert (report.aborted, report.only_conflicts) == (True, True)
-    assert list(report.phases) == ["finalizers", "orders", "release"]
+    names = [row.name for row in phases.PASS]
+    assert list(report.phases) == [*names[: names.index("orders") + 1], "release"]
     assert rig.claim("gone") is None
     assert rig.placed() == {}
     await rig.until_still()

@@ -1,17 +1,18 @@
 """PASS: the ordered table of phases and when each runs; the order is the design (domain contract 6).
 
 A step of the contract that is not built yet has no row. Still to come: between finalizers and
-orders, in this order, attachments, sets, requests, gates, moves and lost; after release, usage.
+orders, in this order, attachments, sets, requests, gates, moves and lost.
 """
 
 from typing import Final
 
 from gpu.binder.phase import Phase
-from gpu.binder.phases import finalizers, orders, release, status
+from gpu.binder.phases import finalizers, orders, release, status, usage
 
 PASS: Final = (
     Phase(name="finalizers", changes=finalizers.changes_of, when_disabled=True),
     Phase(name="orders", changes=orders.changes_of),
     Phase(name="release", changes=release.changes_of, when_disabled=True, after_failed_write=True),
+    Phase(name="usage", changes=usage.changes_of, when_disabled=True),
     Phase(name="status", changes=status.changes_of),
 )

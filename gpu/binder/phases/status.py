@@ -4,12 +4,13 @@ Computed from the draft, so that it tells of what this pass placed; each is yiel
 differs from what is stored, whenever that began.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
 from gpu import keys, settings
-from gpu.binder import changes, conditions
+from gpu.binder import changes, conditions, standing
 from gpu.binder.changes import Change, ReportBinder, ReportClass, ReportNode, WriteSettings
 from gpu.binder.phase import Scene
 from gpu.model import capacity, eligibility, names
@@ -35,17 +36,19 @@ def changes_of(scene: Scene) -> Iterator[Change]:
 
 def _classes(scene: Scene) -> Iterator[Change]:
     units = capacity.of_classes(scene.draft)
+    named = Counter(claim.class_name for claim in scene.draft.claims())
     for offer in scene.world.classes:
         if scene.leaves_alone(changes.object_set(GPU_CLASSES, offer.meta.key)):
             continue
-        report = _of_class(scene, offer, units[offer.name])
+        report = _of_class(scene, offer, units[offer.name], named[offer.name])
         if not _is_published(report):
             yield report
 
 
-def _of_class(scene: Scene, offer: GPUClass, units: ClassUnits) -> ReportClass:
+def _of_class(scene: Scene, offer: GPUClass, units: ClassUnits, named: int) -> ReportClass:
     shown = offer.status.conditions
-    for condition in (_ready(scene.draft.snapshot, offer, units), _permitted(scene, offer)):
+    ready = _deleting(named) if offer.meta.deleting else _ready(scene.draft.snapshot, offer, units)
+    for condition in (ready, _permitted(scene, offer)):
         fresh = replace(condition, observed_generation=offer.meta.generation)
         shown = conditions.put(shown, fresh, scene.now)
     return ReportClass(
@@ -77,10 +80,6 @@ def _is_published(report: ReportClass) -> bool:
 
 def _ready(snapshot: Snapshot, offer: GPUClass, units: ClassUnits) -> Condition:
     """Say whether the class takes orders, and if not, the first reason why."""
-    if offer.meta.deleting:
-        return _is(
-            READY, "False", "Deleting", "being deleted: takes no order, goes with its claims"
-        )
     if offer.retired:
         return _is(READY, "False", "Retired", "retired: takes no new order, holders stay")
     if not units.nodes:
@@ -95,6 +94,13 @@ def _ready(snapshot: Snapshot, offer: GPUClass, units: ClassUnits) -> Condition:
             "the class does not tolerate",
         )
     return _is(READY, "True", "Served", f"nodes that serve {offer.resource} take its sets")
+
+
+def _deleting(named: int) -> Condition:
+    """Say what a class that is being deleted waits for."""
+    holders = "1 claim holds it" if named == 1 else f"{named} claims hold it"
+    waits = f"{holders}: it goes when they are deleted" if named else "it goes now"
+    return _is(READY, "False", "Deleting", f"being deleted, takes no order; {waits}")
 
 
 def _permitted(scene: Scene, offer: GPUClass) -> Condition:
@@ -147,7 +153,7 @@ def _problem(scene: Scene, wanted: Settings) -> str:
 
 
 def _binder(scene: Scene, wanted: Settings, problem: str) -> Iterator[Change]:
-    """Say on GPUBinder which settings are in force; once, and again when they change."""
+    """Say on GPUBinder which settings are in force and how things stand; only what changed."""
     in_force = scene.world.settings if problem else wanted
     for binder in scene.world.binders:
         is_skipped = scene.leaves_alone(changes.object_set(GPU_BINDERS, binder.meta.key))
@@ -160,9 +166,17 @@ def _binder(scene: Scene, wanted: Settings, problem: str) -> Iterator[Change]:
             if problem
             else _is(conditions.SETTINGS_CURRENT, "True", "Written", "as the leader wants them")
         )
-        shown = conditions.put(binder.conditions, current, scene.now)
+        shown = binder.conditions
+        ours = (current, *standing.of(scene.findings))
+        for condition in ours:
+            shown = conditions.put(shown, condition, scene.now)
         if binder.settings != in_force or not conditions.same(binder.conditions, shown):
-            yield ReportBinder(binder=binder, settings=in_force, conditions=shown)
+            names = {condition.type for condition in ours}
+            yield ReportBinder(
+                binder=binder,
+                settings=in_force,
+                conditions=tuple(item for item in shown if item.type in names),
+            )
 
 
 def _is(kind: str, status: str, reason: str, message: str) -> Condition:

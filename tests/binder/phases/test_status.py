@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from gpu.binder import bodies
 from gpu.binder.changes import ReportBinder, ReportClass, ReportNode, WriteSettings
 from gpu.binder.phases import status
 from gpu.config import Config
@@ -270,26 +271,22 @@ def binder_report(found: Any) -> ReportBinder:
     return only(item for item in status.changes_of(found) if isinstance(item, ReportBinder))
 
 
-def test_the_binder_tells_the_settings_in_force_and_keeps_the_conditions_of_others():
+def test_the_binder_tells_the_settings_in_force_and_its_own_conditions_alone():
     leading = {"type": "Leading", "status": "True", "reason": "Elected", "message": "pod-1"}
     found = scene(binders=[the_binder(conditions=[leading])])
     report = binder_report(found)
     assert report.settings == Settings((ResourceName(raws.RESOURCE),), RawNames.DENIED)
     assert [(item.type, item.status) for item in report.conditions] == [
-        ("Leading", "True"),
         ("SettingsCurrent", "True"),
+        ("LossesHeldBack", "False"),
+        ("PlansChecked", "True"),
     ]
 
 
 def test_a_binder_that_tells_all_of_it_is_not_written():
-    current = {
-        "type": "SettingsCurrent",
-        "status": "True",
-        "reason": "Written",
-        "message": "as the leader wants them",
-    }
+    told = bodies.list_of(binder_report(scene(binders=[the_binder()])).conditions)
     settings = {"resourceNames": [raws.RESOURCE], "rawResourceNames": "denied"}
-    found = scene(binders=[the_binder(conditions=[current], settings=settings)])
+    found = scene(binders=[the_binder(conditions=told, settings=settings)])
     assert tuple(item for item in status.changes_of(found) if isinstance(item, ReportBinder)) == ()
 
 

@@ -1,0 +1,115 @@
+"""What the leader says of the product as a whole, as conditions of GPUBinder.
+
+Each says its good case too, so that a condition that is missing means that nobody looked.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from gpu import keys
+from gpu.binder.phase import Findings
+from gpu.model import usage
+from gpu.model.usage import Kept, Standing
+from gpu.objects.meta import Condition
+from gpu.units import NodeName
+
+LOSSES_HELD_BACK: Final = "LossesHeldBack"
+RECORDS_KEPT: Final = "RecordsKept"
+PLANS_CHECKED: Final = "PlansChecked"
+
+_MESSAGE_CAP: Final = 2000
+_NODES_TOLD: Final = 10
+
+
+def of(findings: Findings) -> tuple[Condition, ...]:
+    """Return the conditions that follow from what the phases of one pass found."""
+    told = [losses(findings), plans(findings.plan_problem)]
+    if findings.records is not None:
+        told.append(records(findings.records))
+    return tuple(told)
+
+
+def losses(findings: Findings) -> Condition:
+    """Say whether the guard holds losses back, of which nodes, and how they are let through."""
+    if not findings.held_back:
+        return _is(
+            LOSSES_HELD_BACK,
+            "False",
+            "NothingHeldBack",
+            "no set is held back from being moved or made Lost",
+        )
+    nodes = _few(findings.held_back)
+    commands = "; ".join(
+        f"kubectl annotate gpunode {node} {keys.ACKNOWLEDGE_LOST_ANNOTATION}={guard_id} --overwrite"
+        for node, guard_id in sorted(findings.held_back.items())[:_NODES_TOLD]
+    )
+    return _is(
+        LOSSES_HELD_BACK,
+        "True",
+        "HeldBack",
+        f"{_plural(findings.sets_held_back, 'set')} of {nodes} would be moved or made Lost, more "
+        f"than the {findings.guard_limit} that the guard lets through in its window: they stay as "
+        "they are. Look at the nodes first: losses end by themselves when the cause passes. To let "
+        f"them through: {commands}",
+    )
+
+
+def plans(problem: str) -> Condition:
+    """Say whether every plan of the pass passed the independent checker."""
+    if not problem:
+        return _is(PLANS_CHECKED, "True", "Checked", "every planned placement passed the checker")
+    return _is(
+        PLANS_CHECKED,
+        "False",
+        "PlanFailed",
+        f"a planned placement failed the independent checker and was not written: {problem}",
+    )
+
+
+def records(found: Standing) -> Condition:
+    """Say whether every hold has its usage record, and under which monitor."""
+    status, words = _of_records(found)
+    return _is(RECORDS_KEPT, status, found.kept.value, words)
+
+
+def _of_records(found: Standing) -> tuple[str, str]:
+    under = f"under WorkloadMonitor {keys.USAGE_MONITOR_NAME} of their namespaces"
+    match found.kept:
+        case Kept.NOT_SERVED:
+            words = "the cluster does not serve Workloads of cozystack.io: no usage is recorded"
+            return "Unknown", words
+        case Kept.NAME_TAKEN:
+            names = ", ".join(found.taken)
+            words = f"Workloads that are not ours bear the names of records: {names}: delete them, "
+            return "False", f"{words}or these holds are not recorded"
+        case Kept.HOST_DELETES if found.fought_over:
+            many = f"{_plural(found.fought_over, 'record')} deleted {usage.STUBBORN} times or more"
+            if found.anchored:
+                words = f"although kept {under}: look who deletes Workloads"
+            else:
+                words = "being under no monitor: set usageRecordMonitor to auto or anchor"
+            return "False", f"{many}, {words}. They are made anew ever more seldom"
+        case Kept.HOST_DELETES:
+            words = f"the host deletes Workloads without a monitor: records are kept {under}"
+            return "True", words
+        case Kept.UNDER_MONITOR:
+            return "True", f"each hold has its record, {under}"
+        case Kept.PLAIN:
+            return "True", "each hold has its record, under no monitor"
+
+
+def _few(nodes: Mapping[NodeName, str]) -> str:
+    names = sorted(nodes)
+    rest = len(names) - _NODES_TOLD
+    told = ", ".join(names[:_NODES_TOLD])
+    kind = "node" if len(names) == 1 else "nodes"
+    return f"{kind} {told} and {rest} more" if rest > 0 else f"{kind} {told}"
+
+
+def _plural(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _is(kind: str, status: str, reason: str, message: str) -> Condition:
+    text = message if len(message) <= _MESSAGE_CAP else message[: _MESSAGE_CAP - 1] + "…"
+    return Condition(type=kind, status=status, reason=reason, message=text)
