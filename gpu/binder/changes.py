@@ -12,6 +12,7 @@ from typing import assert_never
 from gpu import keys
 from gpu.binder.confirms import Confirm
 from gpu.model.refusals import Refusal
+from gpu.model.signs import Missing
 from gpu.model.usage import Record
 from gpu.objects.binders import GPUBinder
 from gpu.objects.claims import Attachment, Cause, Displaced, GPUClaim
@@ -114,6 +115,8 @@ class Attach:
     attachment: Attachment
     at: datetime
     set_id: SetId
+    confirm: tuple[Confirm, ...] = ()
+    """Of pods noted as ended that nobody saw end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +149,17 @@ class Explain:
 
     claim: GPUClaim
     refusals: tuple[Refusal, ...]
+    at: datetime
+    set_id: SetId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainKept:
+    """Say on a deleted claim why it is not let go yet; yielded only when it differs."""
+
+    claim: GPUClaim
+    missing: tuple[Missing, ...]
+    """What keeps it, the worst first; never empty."""
     at: datetime
     set_id: SetId
 
@@ -251,7 +265,7 @@ class WriteMonitor:
 
 Placement = Place | Lose
 """Changes of phase or node: they carry the term, and the checker judges them."""
-ClaimStatus = Placement | Attach | Detach | Degrade | Explain | ExplainRefused
+ClaimStatus = Placement | Attach | Detach | Degrade | Explain | ExplainKept | ExplainRefused
 """Writes of GPUClaim status: an unknown or contended one aborts the placing phases of a pass."""
 Finalizer = AddFinalizer | DropFinalizer
 Usage = WriteRecord | DropRecord | WriteMonitor

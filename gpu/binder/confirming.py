@@ -25,6 +25,7 @@ _RENEWS: Final = timedelta(seconds=10)
 
 _CONFIRMED: Final = (
     changes.Place,
+    changes.Attach,
     changes.Detach,
     changes.DropFinalizer,
     changes.DeleteClaim,
@@ -49,6 +50,8 @@ async def _unmet(confirm: Confirm, api: Writer) -> str:
             return await _pods_there(api, confirm)
         case confirms.VMIEnded() | confirms.VMINeverCame():
             return await _vmi_there(api, confirm)
+        case confirms.NoOtherPods():
+            return await _others(api, confirm)
         case confirms.NodeOff(node=name):
             raw = await _find(api, NODES, ObjectKey("", name))
             is_off = raw is None or nodes.decode(raw).out_of_service
@@ -82,6 +85,14 @@ async def _vmi_there(api: Writer, confirm: confirms.VMIEnded | confirms.VMINever
         return f"VMI {confirm.key} is there and not ended" if lives else ""
     came = kubevirt.decode_vmi(raw).admissions.get(ClaimName(confirm.claim)) == confirm.admission
     return f"VMI {confirm.key} came after all" if came else ""
+
+
+async def _others(api: Writer, confirm: confirms.NoOtherPods) -> str:
+    raw = await _find(api, VMIS, confirm.key)
+    if raw is None or raw["metadata"]["uid"] != confirm.uid:
+        return ""
+    others = kubevirt.decode_vmi(raw).active_pods.keys() - confirm.pods
+    return f"VMI {confirm.key} has another pod, {min(others)}" if others else ""
 
 
 async def _not_looked(api: Writer, name: str, at: datetime) -> str:

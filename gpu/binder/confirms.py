@@ -6,6 +6,7 @@ One that does not hold stops the change: nothing is sent, and the next pass deci
 from dataclasses import dataclass
 from datetime import datetime
 
+from gpu.model.signs import Proof
 from gpu.objects.meta import ObjectKey
 from gpu.units import NodeName
 
@@ -58,4 +59,28 @@ class NodeLooked:
     at_or_after: datetime
 
 
-Confirm = PodsEnded | PodsAbsent | VMIEnded | VMINeverCame | NodeOff | NodeLooked
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoOtherPods:
+    """The VMI of that uid is not there any more, or lists no pod but these."""
+
+    key: ObjectKey
+    uid: str
+    pods: frozenset[str]
+
+
+Confirm = PodsEnded | PodsAbsent | VMIEnded | VMINeverCame | NodeOff | NodeLooked | NoOtherPods
+
+
+def of(proof: Proof) -> tuple[Confirm, ...]:
+    """Return what a proof that pods have ended relies on."""
+    found: list[Confirm] = [
+        NoOtherPods(key=key, uid=uid, pods=proof.known) for key, uid in sorted(proof.vmis)
+    ]
+    if proof.ended:
+        found.append(PodsEnded(namespace=proof.namespace, uids=proof.ended))
+    if proof.gone:
+        found.append(PodsAbsent(namespace=proof.namespace, uids=proof.gone))
+    found += [NodeOff(node=node) for node in sorted(proof.off)]
+    looked = proof.looked or {}
+    found += [NodeLooked(node=node, at_or_after=looked[node]) for node in sorted(looked)]
+    return tuple(found)

@@ -24,7 +24,9 @@ def after(change: ClaimStatus) -> GPUClaim:
             return replace(claim, attached_to=change.attachment)
         case changes.Detach():
             return replace(claim, attached_to=None)
-        case changes.Degrade() | changes.Explain() | changes.ExplainRefused():
+        case (
+            changes.Degrade() | changes.Explain() | changes.ExplainKept() | changes.ExplainRefused()
+        ):
             return _told(claim, _words(claim, change))
         case _:
             assert_never(change)
@@ -45,13 +47,16 @@ def _placed(claim: GPUClaim, change: Placement) -> GPUClaim:
 
 
 def _words(
-    claim: GPUClaim, change: changes.Degrade | changes.Explain | changes.ExplainRefused
+    claim: GPUClaim,
+    change: changes.Degrade | changes.Explain | changes.ExplainKept | changes.ExplainRefused,
 ) -> Story:
     match change:
         case changes.Degrade():
             return conditions.degraded(claim, change.cause, change.words, change.at)
         case changes.Explain():
             return conditions.waiting(claim, change.refusals, change.at)
+        case changes.ExplainKept():
+            return conditions.kept(claim, change.missing, change.at)
         case changes.ExplainRefused():
             return conditions.refused(claim, change.words, change.at)
         case _:

@@ -8,40 +8,45 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from gpu.model import usage
+from gpu.model.usage import Memory
 from gpu.objects.claims import GPUClaim
 from gpu.objects.pods import Pod
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sightings:
-    """Of the pods recorded in attachments, by uid."""
+    """Of the pods recorded in attachments and not known to have ended, by uid; and of records."""
 
     absent: Mapping[str, datetime] = field(default_factory=dict)
     """Since when the pod object is not there."""
     unplaced: frozenset[str] = frozenset()
-    """Seen by this leader, and when last seen it had no node."""
-    records: usage.Memory = field(default_factory=usage.Memory)
-    """What became of usage records; kept by the pass, not by `observe`."""
+    """Seen by this leader, and when last seen a scheduling gate kept them from any node."""
+    records: Memory = field(default_factory=Memory)
+    """What became of usage records; `observe` leaves it as it is."""
 
 
 def observe(
-    old: Sightings, claims: Iterable[GPUClaim], pods: Iterable[Pod], now: datetime
+    old: Sightings,
+    claims: Iterable[GPUClaim],
+    pods: Mapping[tuple[str, str], Pod],
+    now: datetime,
 ) -> Sightings:
-    """Return what is known after one more look."""
-    recorded = {
-        pod.uid
-        for claim in claims
-        if claim.attached_to is not None
-        for pod in claim.attached_to.pods
-        if not pod.ended
-    }
-    if not recorded:
-        return Sightings()
-    there = {pod.meta.uid: pod for pod in pods if pod.meta.uid in recorded}
-    missing = recorded - there.keys()
-    unplaced = {uid for uid, pod in there.items() if pod.node is None}
-    return Sightings(
-        absent={uid: old.absent.get(uid, now) for uid in missing},
-        unplaced=frozenset(unplaced | (old.unplaced & missing)),
-    )
+    """Return what is known after one more look; `pods` by namespace and uid.
+
+    A pod without a node that no gate holds may be bound and deleted before the next look.
+    """
+    absent: dict[str, datetime] = {}
+    unplaced: set[str] = set()
+    for claim in claims:
+        attachment = claim.attached_to
+        for pod in attachment.pods if attachment else ():
+            if pod.ended:
+                continue
+            seen = pods.get((claim.meta.namespace, pod.uid))
+            if seen is None:
+                absent[pod.uid] = old.absent.get(pod.uid, now)
+                if pod.uid in old.unplaced:
+                    unplaced.add(pod.uid)
+            elif seen.node is None and seen.gates:
+                unplaced.add(pod.uid)
+    return Sightings(absent=absent, unplaced=frozenset(unplaced), records=old.records)

@@ -1,0 +1,207 @@
+"""Attachments: adopt the VMI that came, note its pods and their ends, let go of one that is over.
+
+Claims that are being deleted are the business of phase `release`, which runs whatever happens here.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from gpu.binder import changes, confirms
+from gpu.binder.changes import (
+    Attach,
+    Change,
+    DeleteClaim,
+    Detach,
+    Detached,
+    How,
+    Place,
+    SetId,
+)
+from gpu.binder.confirms import Confirm, VMIEnded, VMINeverCame
+from gpu.binder.phase import Scene
+from gpu.model import attaching, evidence
+from gpu.model.evidence import Witness
+from gpu.model.sets import ClaimSet
+from gpu.objects.claims import Attachment, GPUClaim, Phase
+from gpu.objects.kinds import GPU_CLAIMS
+from gpu.objects.kubevirt import VMI
+from gpu.objects.meta import ObjectKey
+from gpu.units import NodeName
+
+
+def changes_of(scene: Scene) -> Iterator[Change]:
+    """Yield what is to be noted, ended, followed to another node, and which template claims go."""
+    looking = evidence.witness(
+        scene.draft.snapshot,
+        scene.world.inventory,
+        scene.sightings,
+        scene.config.grace,
+        scene.now,
+    )
+    for item in scene.draft.sets:
+        if item.vm is not None and item.attachments and not scene.leaves_alone(item.id):
+            yield from _of_set(scene, looking, item)
+    yield from _strays(scene)
+
+
+@dataclass(slots=True)
+class _Use:
+    """Claims of a set that one VMI uses or used, deleted ones with them."""
+
+    key: ObjectKey
+    uid: str
+    vmi: VMI | None
+    claims: list[tuple[GPUClaim, Attachment]] = field(default_factory=list)
+
+    @property
+    def all(self) -> list[GPUClaim]:
+        return [claim for claim, _ in self.claims]
+
+    @property
+    def ours(self) -> list[tuple[GPUClaim, Attachment]]:
+        """Those that are not being deleted."""
+        return [(claim, found) for claim, found in self.claims if not claim.meta.deleting]
+
+
+def _of_set(scene: Scene, looking: Witness, item: ClaimSet) -> Iterator[Change]:
+    uses: dict[str, _Use] = {}
+    for claim in item.claims:
+        found = claim.attached_to
+        if found is None:
+            continue
+        vmi = evidence.vmi_of(looking.snapshot, claim)
+        uid = vmi.meta.uid if vmi else found.uid
+        key = ObjectKey(claim.meta.namespace, found.vmi)
+        uses.setdefault(uid, _Use(key, uid, vmi)).claims.append((claim, found))
+    for use in uses.values():
+        if use.vmi is not None and not use.vmi.ended:
+            yield from _living(scene, looking, use, use.vmi, item.id)
+        elif use.uid:
+            yield from _over(scene, looking, use, item.id)
+        else:
+            for claim, found in use.ours:
+                yield from _awaited(scene, looking, (claim, found), item.id)
+
+
+def _living(scene: Scene, looking: Witness, use: _Use, vmi: VMI, set_id: SetId) -> Iterator[Change]:
+    ended: frozenset[str] = frozenset()
+    relied: tuple[Confirm, ...] = ()
+    if _has_absent(scene, use):
+        look = evidence.look(looking, use.all)
+        ended = look.ended
+        relied = confirms.of(look.proof_of(ended))
+    for claim, found in use.ours:
+        noted = attaching.noted(looking.snapshot, claim, vmi, ended)
+        if noted is not None and noted != found:
+            yield scene.plan(
+                Attach(claim=claim, attachment=noted, at=scene.now, set_id=set_id, confirm=relied)
+            )
+    if vmi.migrated_to is not None and vmi.migrated_to == vmi.node:
+        yield from _migrated(scene, use, vmi.migrated_to, set_id)
+
+
+def _has_absent(scene: Scene, use: _Use) -> bool:
+    """Say whether a pod of the VMI is gone and not yet noted as ended."""
+    absent = scene.sightings.absent
+    return bool(absent) and any(
+        pod.uid in absent for _, found in use.claims for pod in found.pods if not pod.ended
+    )
+
+
+def _migrated(scene: Scene, use: _Use, target: NodeName, set_id: SetId) -> Iterator[Change]:
+    """Follow a live migration, all claims or none: the guest runs on the target already.
+
+    Its pod there counts, so this takes no units; one that asks for less than its claims hold is
+    not followed where the rest is not free. What the source still holds is held by its pod.
+    """
+    draft = scene.draft
+    held = [draft.claim(claim.key) for claim, _ in use.ours]
+    moving = [claim for claim in held if claim and claim.phase is Phase.BOUND]
+    moving = [claim for claim in moving if claim.node != target]
+    if not moving or scene.world.unreadable_claims:
+        return
+    offers = [draft.snapshot.classes.get(claim.class_name) for claim in moving]
+    resources = {offer.resource for offer in offers if offer is not None}
+    before = {name: draft.ledger.free(target, name) for name in resources}
+    with draft.savepoint() as point:
+        planned = [
+            scene.plan(
+                Place(claim=claim, node=target, at=scene.now, set_id=set_id, how=How.MIGRATED)
+            )
+            for claim in moving
+        ]
+        if all(draft.ledger.free(target, name) >= min(0, before[name]) for name in resources):
+            point.keep()
+        else:
+            return
+    yield from planned
+
+
+def _over(scene: Scene, looking: Witness, use: _Use, set_id: SetId) -> Iterator[Change]:
+    """End what a VMI used that is over, once each of its pods is known to have ended."""
+    proof = evidence.judge(looking, use.all)
+    vmi_over = VMIEnded(key=use.key, uid=use.uid)
+    for claim, found in use.ours:
+        if claim.is_template:
+            yield DeleteClaim(claim=claim, set_id=set_id, confirm=(vmi_over,))
+        elif proof is not None:
+            yield scene.plan(
+                Detach(
+                    claim=claim,
+                    why=Detached.ENDED,
+                    at=scene.now,
+                    set_id=set_id,
+                    confirm=(vmi_over, *confirms.of(proof)),
+                    evidence=proof.words,
+                )
+            )
+        else:
+            yield from _note(scene, use.vmi, (claim, found), set_id)
+
+
+def _awaited(
+    scene: Scene, looking: Witness, one: tuple[GPUClaim, Attachment], set_id: SetId
+) -> Iterator[Change]:
+    """End an attachment whose VMI never came; what an earlier one left in it needs evidence too."""
+    claim, found = one
+    if evidence.may_come(looking, found):
+        return
+    key = ObjectKey(claim.meta.namespace, found.vmi)
+    never = VMINeverCame(key=key, claim=claim.meta.name, admission=found.admission)
+    proof = evidence.judge(looking, [claim])
+    if claim.is_template:
+        yield DeleteClaim(claim=claim, set_id=set_id, confirm=(never,))
+    elif proof is not None:
+        yield scene.plan(
+            Detach(
+                claim=claim,
+                why=Detached.EXPIRED,
+                at=scene.now,
+                set_id=set_id,
+                confirm=(never, *confirms.of(proof)),
+                evidence=proof.words,
+            )
+        )
+    else:
+        yield from _note(scene, None, one, set_id)
+
+
+def _note(
+    scene: Scene, vmi: VMI | None, one: tuple[GPUClaim, Attachment], set_id: SetId
+) -> Iterator[Change]:
+    claim, found = one
+    noted = attaching.noted(scene.draft.snapshot, claim, vmi)
+    if noted is not None and noted != found:
+        yield scene.plan(Attach(claim=claim, attachment=noted, at=scene.now, set_id=set_id))
+
+
+def _strays(scene: Scene) -> Iterator[Change]:
+    """Delete template claims that were made for a start and never attached to it."""
+    oldest = scene.now - timedelta(seconds=scene.config.grace.attachment)
+    for claim in scene.draft.claims():
+        if not claim.is_template or claim.attached_to is not None or claim.meta.deleting:
+            continue
+        set_id = changes.object_set(GPU_CLAIMS, claim.key)
+        if claim.meta.created <= oldest and not scene.leaves_alone(set_id):
+            yield DeleteClaim(claim=claim, set_id=set_id)

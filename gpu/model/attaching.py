@@ -1,0 +1,72 @@
+"""What is to be noted on a claim of the VMI that uses it: its uid, its pods, and their ends.
+
+Only pods that the VMI lists in `status.activePods` are its pods: an owner reference anyone can write.
+"""
+
+from collections.abc import Container, Iterator
+from dataclasses import replace
+from typing import Final
+
+from gpu.model.snapshot import Snapshot
+from gpu.objects.claims import AttachedPod, Attachment, GPUClaim
+from gpu.objects.kubevirt import VMI
+from gpu.units import NodeName
+
+MOST_PODS: Final = 256
+"""As the CRD has it."""
+
+
+def noted(
+    snapshot: Snapshot, claim: GPUClaim, vmi: VMI | None, ended: Container[str] = ()
+) -> Attachment | None:
+    """Return the attachment as it should be; `vmi` uses the claim, `ended` are pods known to be over.
+
+    None when the claim is attached to nothing. Pods stay in the order they came. Of too many, the
+    oldest that ended are forgotten first.
+    """
+    attachment = claim.attached_to
+    if attachment is None:
+        return None
+    if vmi is not None and attachment.admission:
+        attachment = replace(attachment, uid=vmi.meta.uid)
+    namespace = claim.meta.namespace
+    pods = tuple(_seen(snapshot, namespace, pod, vmi, ended) for pod in _known(attachment, vmi))
+    return replace(
+        attachment,
+        pods=_capped(pods, {pod.uid for pod in attachment.pods}),
+    )
+
+
+def _known(attachment: Attachment, vmi: VMI | None) -> Iterator[AttachedPod]:
+    yield from attachment.pods
+    recorded = {pod.uid for pod in attachment.pods}
+    for uid in sorted(vmi.active_pods) if vmi else ():
+        if uid not in recorded:
+            yield AttachedPod(uid=uid, node=NodeName(""))
+
+
+def _seen(
+    snapshot: Snapshot, namespace: str, pod: AttachedPod, vmi: VMI | None, ended: Container[str]
+) -> AttachedPod:
+    """Add what the VMI and the pod's object tell of it."""
+    found = snapshot.pods.get((namespace, pod.uid))
+    listed = vmi.active_pods.get(pod.uid) if vmi else None
+    node = (found.node if found else None) or pod.node or listed or NodeName("")
+    over = pod.ended or pod.uid in ended or (found is not None and not found.live)
+    if (pod.node, pod.ended) == (node, over):
+        return pod
+    return replace(pod, node=node, ended=over)
+
+
+def _capped(pods: tuple[AttachedPod, ...], recorded: Container[str]) -> tuple[AttachedPod, ...]:
+    """Forget ended pods while there are too many; first those that never were recorded.
+
+    A VMI lists finished pods on and on: one that was forgotten must not push out another again.
+    """
+    surplus = len(pods) - MOST_PODS
+    if surplus <= 0:
+        return pods
+    over = [pod.uid for pod in pods if pod.ended]
+    over.sort(key=lambda uid: uid in recorded)
+    dropped = frozenset(over[:surplus])
+    return tuple(pod for pod in pods if pod.uid not in dropped)[:MOST_PODS]
