@@ -1,13 +1,13 @@
 """Write the changes of one phase: several sets in flight, one set in order (domain contract 6).
 
 A status write of a claim that is contended or unknown stops the starting of further sets; those in
-flight are awaited. A definite refusal ends its own set alone. Any other failure ends its own set
-and is told.
+flight are awaited. A definite refusal ends its own set alone, and so does a change whose evidence
+did not hold: nothing was sent. Any other failure ends its own set and is told.
 """
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from gpu.binder import changes
@@ -34,6 +34,11 @@ class FailedSet:
         return self.failed.outcome is Outcome.GONE and bool(changes.target_of(self.change).uid)
 
     @property
+    def is_stale(self) -> bool:
+        """Say whether nothing was sent, since what the change relies on did not hold."""
+        return self.failed.outcome is Outcome.STALE
+
+    @property
     def is_refused(self) -> bool:
         """Say whether the answer was a definite no; so is the lack of a namespace to create in."""
         return self.failed.outcome is Outcome.REFUSED or (
@@ -51,8 +56,17 @@ class Delivered:
     aborted: bool = False
 
 
-async def deliver(wanted: Iterable[Change], writer: ChangeWriter, in_flight: int) -> Delivered:
-    """Write the changes, at most `in_flight` sets at once.
+def _unheard(_: Change) -> None:
+    """Nobody wants to hear of it."""
+
+
+async def deliver(
+    wanted: Iterable[Change],
+    writer: ChangeWriter,
+    in_flight: int,
+    stored: Callable[[Change], None] = _unheard,
+) -> Delivered:
+    """Write the changes, at most `in_flight` sets at once; `stored` hears of each that was stored.
 
     Raises Deposed when the lease ran out; what was in flight has been awaited then.
     """
@@ -66,7 +80,7 @@ async def deliver(wanted: Iterable[Change], writer: ChangeWriter, in_flight: int
     deposed: list[Deposed] = []
     async with asyncio.TaskGroup() as tasks:
         for _ in range(min(in_flight, len(groups))):
-            tasks.create_task(_work(queue, writer, done, deposed))
+            tasks.create_task(_work(queue, writer, stored, done, deposed))
     if deposed:
         raise deposed[0]
     return done
@@ -75,12 +89,13 @@ async def deliver(wanted: Iterable[Change], writer: ChangeWriter, in_flight: int
 async def _work(
     queue: Iterator[tuple[SetId, list[Change]]],
     writer: ChangeWriter,
+    stored: Callable[[Change], None],
     done: Delivered,
     deposed: list[Deposed],
 ) -> None:
     for set_id, group in queue:
         try:
-            await _one_set(set_id, group, writer, done)
+            await _one_set(set_id, group, writer, stored, done)
         except Deposed as error:
             deposed.append(error)
         if done.aborted or deposed:
@@ -88,12 +103,17 @@ async def _work(
 
 
 async def _one_set(
-    set_id: SetId, group: list[Change], writer: ChangeWriter, done: Delivered
+    set_id: SetId,
+    group: list[Change],
+    writer: ChangeWriter,
+    stored: Callable[[Change], None],
+    done: Delivered,
 ) -> None:
     for index, change in enumerate(group):
         failure = await writer.perform(change)
         if failure is None:
             done.written[type(change).__name__] += 1
+            stored(change)
             continue
         if isinstance(change, ClaimStatus) and failure.outcome in {
             Outcome.CONFLICT,

@@ -1,21 +1,22 @@
 """What a replica runs while it holds the lease: raise the term, then pass after pass."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import structlog
 
-from gpu.binder import phases
+from gpu.binder import news, phases
 from gpu.binder.fence import Deposed, Hold
 from gpu.binder.loop import Loop
 from gpu.binder.phase import Phase
 from gpu.binder.quarantine import Quarantine
+from gpu.binder.replaying import Saves
 from gpu.binder.report import Observer
 from gpu.binder.run_pass import Passes
 from gpu.binder.term import Election
 from gpu.binder.writer import ChangeWriter
 from gpu.config import Config
-from gpu.ports import Clock, Reader, Writer
+from gpu.ports import Clock, Reader, Recorder, Writer
 from gpu.reading import FreshView, InThread
 
 log = structlog.get_logger(__name__)
@@ -32,6 +33,8 @@ class Binder:
     observer: Observer
     table: tuple[Phase, ...] = phases.PASS
     in_thread: InThread = asyncio.to_thread
+    recorder: Recorder = field(default_factory=news.Silent)
+    saves: Saves = field(default_factory=Saves)
 
     async def lead(self, hold: Hold) -> None:
         """Lead until cancelled, or until the leadership is over, and then return.
@@ -63,6 +66,8 @@ class Binder:
                 clock=self.clock,
                 table=self.table,
                 in_thread=self.in_thread,
+                recorder=self.recorder,
+                saves=self.saves,
             )
             loop = Loop(
                 passes.once,
@@ -71,9 +76,11 @@ class Binder:
                 monotonic=self.clock.monotonic,
             )
             end = self.reader.subscribe(loop.signal)
+            self.saves.wake = loop.signal
             try:
                 await loop.run()
             finally:
+                self.saves.wake = None
                 end()
         except Deposed as error:
             log.warning("no longer leading", reason=str(error))

@@ -69,3 +69,5 @@ class Phase:
     """Runs with the feature off too: a namespace must never hang."""
     after_failed_write: bool = False
     """Runs even when a placement write of this pass failed: it depends on no placement."""
+    after_refused_plan: bool = False
+    """Runs even when a plan of this pass was refused: it tells how things stand, and places nothing."""

@@ -43,7 +43,13 @@ class PassReport:
     failed: tuple[Failed, ...] = ()
     """Writes that did not succeed; those of outcome REFUSED put their set in quarantine."""
     aborted: bool = False
-    """A placement write was contended or unknown: no later placing phase ran."""
+    """A write of a claim's status was contended or unknown: no later placing phase ran."""
+    plan_problem: str = ""
+    """What the checker found wrong with a plan of this pass, which was not written."""
+    saved: str = ""
+    """The file that the pass was saved in, if it was."""
+    not_saved: str = ""
+    """Why it could not be, if it should have been."""
     held_back: str = ""
     """Claims that cannot be read, if any: what they hold is unknown, so nothing was placed."""
     settings_healed: str = ""

@@ -7,27 +7,28 @@ unchanged cluster writes nothing.
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from gpu.binder import changes, conditions, delivery, phases, term
+from gpu import keys
+from gpu.binder import changes, conditions, delivery, news, phases, replaying, term
 from gpu.binder.changes import (
     Change,
-    ClaimStatus,
     DropFinalizer,
     ExplainRefused,
-    Place,
     Placement,
     WriteMonitor,
     WriteRecord,
     WriteSettings,
 )
+from gpu.binder.course import Course, Fate
 from gpu.binder.delivery import Delivered, FailedSet
 from gpu.binder.fence import Deposed
 from gpu.binder.phase import Phase, Scene
 from gpu.binder.phases import release
 from gpu.binder.quarantine import Quarantine
+from gpu.binder.replaying import Saves
 from gpu.binder.report import Failed, PassReport, Spent
 from gpu.binder.writer import ChangeWriter
 from gpu.config import Config
@@ -37,7 +38,7 @@ from gpu.model.snapshot import Draft
 from gpu.objects import claims
 from gpu.objects.claims import GPUClaim
 from gpu.objects.nodes import GPUNode
-from gpu.ports import Clock
+from gpu.ports import Clock, Outcome, Recorder
 from gpu.reading import FreshView, InThread
 from gpu.world import World
 
@@ -53,6 +54,8 @@ class Passes:
     clock: Clock
     table: tuple[Phase, ...] = phases.PASS
     in_thread: InThread = asyncio.to_thread
+    recorder: Recorder = field(default_factory=news.Silent)
+    saves: Saves = field(default_factory=Saves)
     sightings: Sightings = field(default_factory=Sightings)
     """What this leader saw of pods that use claims, pass by pass."""
     _expected: World | None = None
@@ -69,7 +72,7 @@ class Passes:
         seen = await self.view.world(self.in_thread)
         self._check_term(seen)
         now = self.clock.now()
-        echo = None if forced else self._expected
+        echo = None if forced or self.saves.asked else self._expected
         opened = await self.in_thread(
             lambda: None if seen == echo else _open(seen, self.config, now)
         )
@@ -86,12 +89,22 @@ class Passes:
             skip=self.quarantine.held(began),
             sightings=self.sightings,
         )
-        run = _Run(passes=self, scene=scene, reading=self.clock.monotonic() - began)
-        for phase in self.table:
-            if run.wants(phase):
-                await run.phase(phase)
+        course = Course(scene=scene)
+        run = _Run(passes=self, course=course, reading=self.clock.monotonic() - began)
+        try:
+            for phase in self.table:
+                if course.wants(phase):
+                    await run.phase(phase)
+        except Deposed:
+            raise
+        except Exception as error:
+            await run.save(scene, repr(error))
+            raise
+        if course.problem:
+            run.tell_problem()
+        await run.save(scene, course.problem)
         self.sightings = _stored(self.sightings, run.recorded)
-        if not run.failed and not run.again:
+        if run.is_done:
             self._expected = await self.view.expected(self.in_thread)
         return await self.in_thread(run.report)
 
@@ -106,7 +119,7 @@ class _Run:
     """One pass under way."""
 
     passes: Passes
-    scene: Scene
+    course: Course
     reading: float
     spent: dict[str, Spent] = field(default_factory=dict)
     written: Counter[str] = field(default_factory=Counter)
@@ -114,19 +127,14 @@ class _Run:
     recorded: set[str] = field(default_factory=set)
     """Uids of claims whose usage record was stored in this pass."""
     healed: str = ""
+    saved: str = ""
+    not_saved: str = ""
     again: bool = False
-    aborted: bool = False
-
-    def wants(self, phase: Phase) -> bool:
-        if self.aborted and not phase.after_failed_write:
-            return False
-        return self.scene.config.enabled or phase.when_disabled
 
     async def phase(self, phase: Phase) -> None:
         clock = self.passes.clock
-        scene = self.scene
         began = clock.monotonic()
-        wanted = await self.passes.in_thread(lambda: list(phase.changes(scene)))
+        wanted = await self.passes.in_thread(lambda: self.course.plan(phase))
         decided = clock.monotonic()
         done = await self._deliver(wanted)
         self._settle(done, wanted)
@@ -137,13 +145,18 @@ class _Run:
 
     async def _deliver(self, wanted: Iterable[Change]) -> Delivered:
         passes = self.passes
-        done = await delivery.deliver(wanted, passes.writer, passes.config.pace.sets_in_flight)
+        done = await delivery.deliver(
+            wanted, passes.writer, passes.config.pace.sets_in_flight, self._tell
+        )
         self.written += done.written
         self.failed += [item.failed for item in done.failed if not item.is_gone]
-        self.aborted |= done.aborted
         return done
 
-    def _settle(self, done: Delivered, wanted: Iterable[Change]) -> None:
+    def _tell(self, change: Change) -> None:
+        for item in news.of(change):
+            item.send(self.passes.recorder)
+
+    def _settle(self, done: Delivered, wanted: Sequence[Change]) -> None:
         """Draw what later phases and passes must know from what was stored and what was not."""
         now = self.passes.clock.monotonic()
         for set_id in done.complete:
@@ -151,16 +164,13 @@ class _Run:
         for item in done.failed:
             if item.is_refused:
                 self.passes.quarantine.refuse(item.set_id, now)
-            for change in reversed(item.left):
-                if isinstance(change, ClaimStatus):
-                    self.scene.draft.put(change.claim)
-                self.again |= isinstance(change, Placement)
-            self.again |= item.is_gone
-        refused = frozenset(item.set_id for item in done.failed if item.is_refused)
-        failed = frozenset(item.set_id for item in done.failed) - refused
-        self.scene = replace(
-            self.scene, skip=self.scene.skip | refused, later=self.scene.later | failed
+            places = any(isinstance(change, Placement) for change in item.left)
+            self.again |= item.is_gone or (places and not item.is_stale)
+        fates = tuple(
+            Fate(set_id=item.set_id, left=len(item.left), refused=item.is_refused)
+            for item in done.failed
         )
+        self.course.settle(wanted, fates, aborted=done.aborted)
         for change in wanted:
             if isinstance(change, WriteSettings) and done.written[WriteSettings.__name__]:
                 self.healed = change.problem
@@ -177,22 +187,55 @@ class _Run:
     async def _explain(self, done: Delivered) -> None:
         """Say on each claim whose placement was refused that it was; a refusal of that is let be."""
         refused = [
-            item for item in done.failed if item.is_refused and isinstance(item.change, Place)
+            item for item in done.failed if item.is_refused and isinstance(item.change, Placement)
         ]
         if not refused:
             return
         await term.check(self.passes.writer.api, self.passes.writer.fence)
-        await self._deliver(_explanations(refused, self.scene.now))
+        await self._deliver(_explanations(refused, self.course.scene.now))
+
+    def tell_problem(self) -> None:
+        """Have an Event say on GPUBinder that a plan was refused."""
+        for binder in self.course.scene.world.binders:
+            if binder.meta.name == keys.BINDER_NAME:
+                told = news.plan_refused(binder.meta.key, binder.meta.uid, self.course.problem)
+                told.send(self.passes.recorder)
+
+    async def save(self, began: Scene, problem: str) -> None:
+        """Write the pass to a file, if it is to be; that it cannot be written ends nothing."""
+        passes = self.passes
+        if not passes.saves.wants(problem, passes.clock.monotonic()):
+            return
+        term = passes.writer.fence.term
+
+        def write() -> str:
+            legs = self.course.legs
+            saved = replaying.of(began, legs, term=term, table=passes.table)
+            return str(passes.saves.write(saved))
+
+        try:
+            self.saved = await passes.in_thread(write)
+        except OSError as error:
+            self.not_saved = str(error)
+
+    @property
+    def is_done(self) -> bool:
+        """Say whether nothing is left that a pass over the same cluster could do."""
+        is_clean = all(item.outcome is Outcome.STALE for item in self.failed)
+        return is_clean and not self.again and not self.course.problem
 
     def report(self) -> PassReport:
         passes = self.passes
-        world = self.scene.world
+        world = self.course.scene.world
         return PassReport(
             reading=self.reading,
             phases=self.spent,
             written=dict(self.written),
             failed=tuple(self.failed),
-            aborted=self.aborted,
+            aborted=self.course.aborted,
+            plan_problem=self.course.problem,
+            saved=self.saved,
+            not_saved=self.not_saved,
             held_back=", ".join(sorted(map(str, world.unreadable_claims))),
             settings_healed=self.healed,
             again=self.again,
@@ -243,11 +286,11 @@ def _current(node: GPUNode, oldest: datetime) -> GPUNode:
 def _explanations(refused: Iterable[FailedSet], now: datetime) -> Iterator[ExplainRefused]:
     for item in refused:
         claim = _claim_of(item)
-        waiting = conditions.reason_of(claim, conditions.WAITING)
-        if waiting != conditions.WRITE_REFUSED:
+        kind = conditions.DEGRADED if claim.phase is claims.Phase.BOUND else conditions.WAITING
+        if conditions.reason_of(claim, kind) != conditions.WRITE_REFUSED:
             yield ExplainRefused(claim=claim, words=item.failed.words, at=now, set_id=item.set_id)
 
 
 def _claim_of(item: FailedSet) -> GPUClaim:
-    assert isinstance(item.change, Place)
+    assert isinstance(item.change, Placement)
     return item.change.claim

@@ -13,6 +13,6 @@ PASS: Final = (
     Phase(name="finalizers", changes=finalizers.changes_of, when_disabled=True),
     Phase(name="orders", changes=orders.changes_of),
     Phase(name="release", changes=release.changes_of, when_disabled=True, after_failed_write=True),
-    Phase(name="usage", changes=usage.changes_of, when_disabled=True),
-    Phase(name="status", changes=status.changes_of),
+    Phase(name="usage", changes=usage.changes_of, when_disabled=True, after_refused_plan=True),
+    Phase(name="status", changes=status.changes_of, after_refused_plan=True),
 )

@@ -1,0 +1,232 @@
+"""The cluster as the checker sees it: typed objects, added up as the contract words it, in one look.
+
+Nothing here is quick where it could be plain, and nothing is shared with what plans: ledger, booking,
+coverage, placement, sets and budgets have their own sums, and an error in them must not be here too.
+"""
+
+import itertools
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from functools import cached_property
+
+from gpu import keys
+from gpu.objects.claims import GPUClaim, Phase
+from gpu.objects.classes import GPUClass
+from gpu.objects.kubevirt import VM, VMI, KubeVirt
+from gpu.objects.meta import ObjectKey
+from gpu.objects.nodes import GPUNode, Node
+from gpu.objects.pods import Pod
+from gpu.objects.tenants import Namespace, TenantQuota, TenantRelease, parent_of
+from gpu.units import ClassName, NodeName, QuotaKey, ResourceName, TenantName
+
+Claims = Mapping[ObjectKey, GPUClaim]
+Place = tuple[NodeName, ResourceName]
+Amounts = Counter[ObjectKey | None]
+"""Units by VM; None is whatever belongs to no VM."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cluster:
+    """What a plan is judged in. Indexes are built when asked for, once."""
+
+    stood: Claims
+    """Claims as the pass found them: they say whose pods are whose."""
+    claims: Claims
+    """Claims as stored by now: earlier phases of the pass have written."""
+    classes: tuple[GPUClass, ...] = ()
+    nodes: tuple[Node, ...] = ()
+    inventory: tuple[GPUNode, ...] = ()
+    """Without what is stale."""
+    pods: tuple[Pod, ...] = ()
+    vmis: tuple[VMI, ...] = ()
+    vms: tuple[VM, ...] = ()
+    namespaces: tuple[Namespace, ...] = ()
+    releases: tuple[TenantRelease, ...] = ()
+    quotas: tuple[TenantQuota, ...] = ()
+    kubevirts: tuple[KubeVirt, ...] = ()
+    unreadable: frozenset[ObjectKey] = frozenset()
+
+    @cached_property
+    def by_class(self) -> dict[ClassName, GPUClass]:
+        """Classes by name."""
+        return {item.name: item for item in self.classes}
+
+    @cached_property
+    def by_node(self) -> dict[NodeName, Node]:
+        """Nodes by name."""
+        return {item.name: item for item in self.nodes}
+
+    @cached_property
+    def by_inventory(self) -> dict[NodeName, GPUNode]:
+        """What agents saw, by node."""
+        return {item.name: item for item in self.inventory}
+
+    @cached_property
+    def permitted(self) -> set[ResourceName] | None:
+        """What KubeVirt lets a VM have; None is anything."""
+        tables = [item.permitted for item in self.kubevirts if item.permitted is not None]
+        return {name for table in tables for name in table} if tables else None
+
+    @cached_property
+    def gpu_pods(self) -> list[Pod]:
+        """Pods that have not ended and ask for what counts as a GPU."""
+        names = {item.resource for item in self.classes} | (self.permitted or set())
+        return [pod for pod in self.pods if pod.live and not names.isdisjoint(pod.requests)]
+
+    @cached_property
+    def pod_owners(self) -> dict[tuple[str, str], ObjectKey]:
+        """The VM of each pod, by namespace and uid: as its VMI lists it, else as a claim recorded."""
+        found = {
+            (vmi.meta.namespace, uid): vmi.meta.key for vmi in self.vmis for uid in vmi.active_pods
+        }
+        for claim in self.stood.values():
+            for pod in claim.attached_to.pods if claim.attached_to else ():
+                found.setdefault((claim.meta.namespace, pod.uid), vm_of(claim) or claim.key)
+        return found
+
+    @cached_property
+    def named(self) -> dict[ObjectKey, ObjectKey]:
+        """The VM that alone names a claim in its template."""
+        found: dict[ObjectKey, set[ObjectKey]] = defaultdict(set)
+        for vm in self.vms:
+            for name in vm.claims:
+                found[ObjectKey(vm.meta.namespace, name)].add(vm.meta.key)
+        return {claim: next(iter(vms)) for claim, vms in found.items() if len(vms) == 1}
+
+    def owner(self, pod: Pod) -> ObjectKey | None:
+        """Return the VM a pod belongs to; an owner reference proves nothing."""
+        return self.pod_owners.get((pod.meta.namespace, pod.meta.uid))
+
+    def resource(self, claim: GPUClaim) -> ResourceName | None:
+        """Return what a claim's units are units of; None when its class is gone."""
+        offer = self.by_class.get(claim.class_name)
+        return offer.resource if offer else None
+
+    def set_of(self, claim: GPUClaim) -> ObjectKey | None:
+        """Return the VM a claim shares with others; None is a claim by itself."""
+        return vm_of(claim) or self.named.get(claim.key)
+
+
+def held(cluster: Cluster, claims: Claims, places: AbstractSet[Place]) -> dict[Place, Amounts]:
+    """Return units of Bound claims on each of the places."""
+    sums: dict[Place, Amounts] = {place: Counter() for place in places}
+    for claim in claims.values():
+        if claim.phase is Phase.BOUND and claim.node is not None:
+            resource = cluster.resource(claim)
+            if resource is not None and (claim.node, resource) in sums:
+                sums[claim.node, resource][vm_of(claim)] += claim.count
+    return sums
+
+
+def asked(cluster: Cluster, places: AbstractSet[Place]) -> dict[Place, Amounts]:
+    """Return units that live pods request on each of the places."""
+    sums: dict[Place, Amounts] = {place: Counter() for place in places}
+    for pod in cluster.gpu_pods:
+        for resource, units in pod.requests.items():
+            if pod.node is not None and (pod.node, resource) in sums:
+                sums[pod.node, resource][cluster.owner(pod)] += units
+    return sums
+
+
+def serves(cluster: Cluster, name: NodeName, resource: ResourceName) -> int:
+    """Return what a node has of a resource: the lesser of allocatable and inventory, if known."""
+    node = cluster.by_node.get(name)
+    allocatable = node.allocatable.get(resource, 0) if node else 0
+    inventory = cluster.by_inventory.get(name)
+    seen = [item for item in inventory.devices if item.resource == resource] if inventory else []
+    if not seen:
+        return allocatable
+    return min(allocatable, sum(item.units for item in seen if item.healthy))
+
+
+class Usage:
+    """What tenants use, by recursion over the tree of tenants."""
+
+    def __init__(self, cluster: Cluster, claims: Claims) -> None:
+        self._cluster = cluster
+        self._ordered: dict[TenantName, Counter[ClassName]] = defaultdict(Counter)
+        for claim in claims.values():
+            if claim.phase is not Phase.PENDING or claim.meta.deleting:
+                self._ordered[claim.tenant][claim.class_name] += claim.count
+        self._raw = _raw(cluster)
+        self.declared = _declared(cluster)
+        self._below: dict[TenantName, set[TenantName]] = defaultdict(set)
+        for tenant in (*self._ordered, *self._raw, *self.declared):
+            for below, above in itertools.pairwise(line(tenant)):
+                self._below[above].add(below)
+        self._known: dict[tuple[TenantName, QuotaKey], int] = {}
+
+    def keys_of(self, name: ClassName) -> set[QuotaKey]:
+        """Return what a unit of a class counts under at once."""
+        found = {QuotaKey(f"{keys.QUOTA_PREFIX}{name}"), QuotaKey(keys.QUOTA_TOTAL)}
+        if offer := self._cluster.by_class.get(name):
+            found.add(QuotaKey(offer.resource))
+        return found
+
+    def of(self, tenant: TenantName, key: QuotaKey) -> int:
+        """Return what a tenant uses or has promised to those below it."""
+        if (tenant, key) not in self._known:
+            total = sum(
+                units
+                for name, units in self._ordered.get(tenant, {}).items()
+                if key in self.keys_of(name)
+            )
+            for resource, amount in self._raw.get(tenant, {}).items():
+                total += amount if key in {resource, keys.QUOTA_TOTAL} else 0
+            for child in self._below.get(tenant, ()):
+                total += max(self.of(child, key), self.declared.get(child, {}).get(key, 0))
+            self._known[tenant, key] = total
+        return self._known[tenant, key]
+
+
+def _raw(cluster: Cluster) -> dict[TenantName, Counter[ResourceName]]:
+    """Units of pods that no claim of their VM accounts for, as things stood when the pass began."""
+    names = {item.resource for item in cluster.classes} | (cluster.permitted or set())
+    asked: Counter[tuple[str, ObjectKey | None, ResourceName]] = Counter()
+    for pod in cluster.gpu_pods:
+        for resource, units in pod.requests.items():
+            if resource in names:
+                asked[pod.meta.namespace, cluster.owner(pod), resource] += units
+    for claim in cluster.stood.values() if asked else ():
+        covered = (claim.meta.namespace, vm_of(claim), cluster.resource(claim))
+        if vm_of(claim) is not None and covered in asked:
+            asked[covered] -= claim.count  # type: ignore[index]  # it is in asked
+    raw: dict[TenantName, Counter[ResourceName]] = defaultdict(Counter)
+    for (namespace, _, resource), amount in asked.items():
+        raw[TenantName(namespace)][resource] += max(0, amount)
+    return raw
+
+
+def _declared(cluster: Cluster) -> dict[TenantName, Mapping[QuotaKey, int]]:
+    """Read what each tenant declares: by HelmRelease, else by ResourceQuota."""
+    found: dict[TenantName, Mapping[QuotaKey, int]] = {}
+    at_home: list[TenantRelease] = []
+    elsewhere: list[TenantRelease] = []
+    for release in cluster.releases:
+        above = parent_of(release.tenant) if release.tenant != keys.TENANT_ROOT else None
+        (at_home if release.meta.namespace == above else elsewhere).append(release)
+    for part in (at_home, elsewhere):
+        for release in sorted(part, key=lambda item: item.meta.key):
+            found.setdefault(release.tenant, release.declared.units)
+    for quota in sorted(cluster.quotas, key=lambda item: item.meta.key):
+        if quota.meta.name == keys.TENANT_QUOTA_NAME:
+            found.setdefault(quota.tenant, quota.declared.units)
+    return found
+
+
+def line(tenant: TenantName) -> Iterator[TenantName]:
+    """Yield the tenant and every one above it; a namespace that is no tenant's stands alone."""
+    above: TenantName | None = tenant
+    while above is not None:
+        yield above
+        is_tenant = above.startswith(keys.TENANT_NAMESPACE_PREFIX)
+        above = parent_of(above) if is_tenant else None
+
+
+def vm_of(claim: GPUClaim) -> ObjectKey | None:
+    """Return the VM a claim is attached to."""
+    if claim.attached_to is None:
+        return None
+    return ObjectKey(claim.meta.namespace, claim.attached_to.vmi)
