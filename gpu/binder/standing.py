@@ -17,7 +17,8 @@ LOSSES_HELD_BACK: Final = "LossesHeldBack"
 RECORDS_KEPT: Final = "RecordsKept"
 PLANS_CHECKED: Final = "PlansChecked"
 
-_MESSAGE_CAP: Final = 2000
+_MESSAGE_CAP: Final = 8000
+"""Room for ten nodes with the longest names; the schema takes four times as much."""
 _NODES_TOLD: Final = 10
 
 

@@ -240,3 +240,43 @@ def a_world(**objects: Iterable[Raw]) -> "reading.World":
 def kind_of(field: str) -> Kind:
     """The kind stored behind a field of World."""
     return DECODERS[reading.VIEWS[field]][0]
+
+
+def a_record(
+    claim: str = "x",
+    *,
+    tenant: str = "tenant-a",
+    owner: str = "uid-x",
+    units: int = 1,
+    operational: bool = True,
+    monitor: str = "",
+    owner_kind: str = "GPUClaim",
+) -> Raw:
+    """The usage record of a claim of class h100, as the leader stores it."""
+    labels = {keys.CLASS_LABEL: "h100"}
+    if monitor:
+        labels[keys.WORKLOAD_MONITOR_LABEL] = monitor
+    ref = {"apiVersion": "gpu.cozystack.io/v1alpha1", "kind": owner_kind, "name": claim}
+    return {
+        "metadata": {
+            "name": f"gpuclaim-{claim}",
+            "namespace": tenant,
+            "labels": labels,
+            "ownerReferences": [ref | {"uid": owner}],
+        },
+        "status": {
+            "kind": "gpuclaim",
+            "type": "h100",
+            "operational": operational,
+            "resources": {"gpu.cozystack.io/h100": str(units)},
+        },
+    }
+
+
+def a_monitor(tenant: str = "tenant-a", *, selector: Mapping[str, str] | None = None) -> Raw:
+    """The monitor of a namespace's usage records; its selector is the right one unless told."""
+    right = {keys.USAGE_MONITOR_SELECTOR_LABEL: "true"}
+    return {
+        "metadata": {"name": keys.USAGE_MONITOR_NAME, "namespace": tenant},
+        "spec": {"selector": right if selector is None else dict(selector)},
+    }

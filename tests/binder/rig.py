@@ -52,7 +52,9 @@ class Rig:
     in_thread: Callable[[Callable[[], Any]], Awaitable[Any]] = at_once
 
     def __post_init__(self) -> None:
-        binder = {"metadata": {"name": keys.BINDER_NAME}, "status": {"term": self.term}}
+        before = self.cluster._objects.get(kinds.GPU_BINDERS, {})
+        told = before.get(ObjectKey("", keys.BINDER_NAME), {}).get("status", {})
+        binder = {"metadata": {"name": keys.BINDER_NAME}, "status": told | {"term": self.term}}
         self.cluster.put(kinds.GPU_BINDERS, binder)
         self.window = Window(self.cluster)
         self.view = FreshView(self.window, self.cluster)
