@@ -1,16 +1,30 @@
 """PASS: the ordered table of phases and when each runs; the order is the design (domain contract 6).
 
 A step of the contract that is not built yet has no row. Still to come: between finalizers and
-orders, in this order, attachments, sets, requests, gates, moves and lost.
+orders, in this order, requests and gates.
 """
 
 from typing import Final
 
 from gpu.binder.phase import Phase
-from gpu.binder.phases import finalizers, orders, release, status, usage
+from gpu.binder.phases import (
+    attachments,
+    finalizers,
+    lost,
+    moves,
+    orders,
+    release,
+    sets,
+    status,
+    usage,
+)
 
 PASS: Final = (
     Phase(name="finalizers", changes=finalizers.changes_of, when_disabled=True),
+    Phase(name="attachments", changes=attachments.changes_of),
+    Phase(name="sets", changes=sets.changes_of),
+    Phase(name="moves", changes=moves.changes_of),
+    Phase(name="lost", changes=lost.changes_of),
     Phase(name="orders", changes=orders.changes_of),
     Phase(name="release", changes=release.changes_of, when_disabled=True, after_failed_write=True),
     Phase(name="usage", changes=usage.changes_of, when_disabled=True, after_refused_plan=True),
