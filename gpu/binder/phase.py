@@ -8,7 +8,8 @@ from typing import TypeVar
 from gpu.binder import results
 from gpu.binder.changes import Change, ClaimStatus, SetId
 from gpu.config import Config
-from gpu.model import usage
+from gpu.model import evidence, usage
+from gpu.model.evidence import Witness
 from gpu.model.sightings import Sightings
 from gpu.model.snapshot import Draft
 from gpu.units import NodeName
@@ -52,6 +53,16 @@ class Scene:
     def leaves_alone(self, set_id: SetId) -> bool:
         """Say whether nothing of a set is to be written in this pass."""
         return set_id in self.skip or set_id in self.later
+
+    def witness(self) -> Witness:
+        """Return what a judgement about the pods of a set looks at; made anew at each call."""
+        return evidence.witness(
+            self.draft.snapshot,
+            self.world.inventory,
+            self.sightings,
+            self.config.grace,
+            self.now,
+        )
 
     def plan(self, change: C) -> C:
         """Have the draft show what the change makes of its claim; returns the change."""

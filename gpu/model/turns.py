@@ -55,14 +55,26 @@ def serve_lost(draft: Draft) -> None:
             pass
 
 
+def keep_turns(draft: Draft, ids: AbstractSet[str]) -> None:
+    """Set units aside for those Lost sets that were bound in the draft only: their write failed."""
+    for found in lost_sets(draft) if ids else ():
+        if found.id in ids:
+            set_aside(draft, _turn(draft, found, reach.by_record(draft)(found)))
+
+
 def set_aside(draft: Draft, turn: Turn) -> None:
-    """Reserve what a set that is Lost still could take now, or keep it the nearest node."""
+    """Reserve what a set that is Lost still could take now, or keep it the nearest node; once."""
     current = (_now(draft, claim) for claim in turn.claims)
     lost = [claim for claim in current if claim.phase is Phase.LOST]
+    set_id = turn.found.id
+    if set_id in draft.waiting_sets:
+        return
     asked = sets.wants(lost)
     if not lost or any(name not in draft.snapshot.classes for name in asked):
         return
-    if turn.node is not None and turn.node == turn.reach.home:
+    draft.waiting_sets.add(set_id)
+    draft.ledger.on_undo(lambda: draft.waiting_sets.discard(set_id))
+    if turn.node is not None and turn.reach.is_tied:
         _reserve_at_home(draft, lost, turn.node)
         return
     node = placement.choose(draft, asked, turn.reach.without)
@@ -84,10 +96,9 @@ def _turn(draft: Draft, found: ClaimSet, where: Reach) -> Turn:
     lost = _lost(found)
     node = None
     why: tuple[Refusal, ...] = ()
-    if where.only:
-        home = where.home
-        if home is not None and placement.stays(draft, lost, home):
-            node = home
+    if where.is_tied:
+        if where.home is not None and placement.stays(draft, lost, where.home):
+            node = where.home
         else:
             why = (refusals.GuestMayRun(),)
     else:

@@ -7,7 +7,7 @@ aside for it, so that nothing younger takes what it could take.
 
 from collections.abc import Iterator
 
-from gpu.binder import conditions
+from gpu.binder import conditions, confirms
 from gpu.binder.changes import Change, Explain, How, Place
 from gpu.binder.phase import Scene
 from gpu.model import reach, turns
@@ -21,7 +21,7 @@ def changes_of(scene: Scene) -> Iterator[Change]:
     """
     if scene.world.unreadable_claims:
         return
-    reaches = reach.by_evidence(scene.draft, scene.sightings, scene.now)
+    reaches = reach.by_evidence(scene.witness())
     for turn in turns.turns(scene.draft, reaches, scene.skip):
         if scene.leaves_alone(turn.found.id):
             continue  # its turn is kept: the next pass tries again
@@ -38,6 +38,7 @@ def _rebound(scene: Scene, turn: Turn) -> Iterator[Change]:
                 at=scene.now,
                 set_id=turn.found.id,
                 how=How.REBOUND,
+                confirm=confirms.of(turn.reach.proof) if turn.reach.proof else (),
             )
         )
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from gpu.binder import changes, conditions
 from gpu.binder.changes import Change, Explain, Place
 from gpu.binder.phase import Scene
-from gpu.model import orders
+from gpu.model import orders, turns
 from gpu.model.orders import Accepted, Verdict
 from gpu.model.refusals import Refusal
 from gpu.objects.claims import GPUClaim
@@ -23,6 +23,7 @@ def changes_of(scene: Scene) -> Iterator[Change]:
     """
     if scene.world.unreadable_claims:
         return
+    turns.keep_turns(scene.draft, scene.later)
     for claim in orders.waiting(scene.draft):
         set_id = changes.object_set(GPU_CLAIMS, claim.key)
         if set_id in scene.skip:

@@ -8,7 +8,7 @@ what it holds and says so, since naming two claims in one VM must cost nobody th
 
 from collections.abc import Iterator
 
-from gpu.binder import conditions
+from gpu.binder import conditions, confirms
 from gpu.binder.changes import Change, Degrade, How, Lose, Place
 from gpu.binder.phase import Scene
 from gpu.model import coverage, placement, reach, refusals, sets
@@ -28,19 +28,19 @@ def changes_of(scene: Scene) -> Iterator[Change]:
     if scene.world.unreadable_claims:
         return
     torn = tuple(item for item in scene.draft.sets if len(item.claims) > 1 and item.is_torn)
+    reaches = reach.by_evidence(scene.witness()) if torn else None
     for found in torn:
-        if not scene.leaves_alone(found.id):
-            yield from _repair(scene, found)
+        if reaches is not None and not scene.leaves_alone(found.id):
+            yield from _repair(scene, found, reaches(found))
     yield from _healed(scene, {claim.key for item in torn for claim in item.kept})
 
 
-def _repair(scene: Scene, found: ClaimSet) -> Iterator[Change]:
-    where = reach.by_evidence(scene.draft, scene.sightings, scene.now)(found)
+def _repair(scene: Scene, found: ClaimSet, where: Reach) -> Iterator[Change]:
     node, why = _gathers(scene, found, where)
     if node is not None:
         for claim in found.kept:
             if coverage.node_held(claim) != node:
-                yield scene.plan(_gather(scene, claim, node, found))
+                yield scene.plan(_gather(scene, claim, node, found, where))
             elif _says_torn(claim):
                 yield scene.plan(_degrade(scene, claim, "", found.id))
     elif found.is_lost:
@@ -60,7 +60,7 @@ def _gathers(
 ) -> tuple[NodeName | None, tuple[Refusal, ...]]:
     """Return the node that takes all of a set, else why none does."""
     draft, kept = scene.draft, found.kept
-    if where.only:
+    if where.is_tied:
         home = where.home
         is_room = home is not None and placement.stays(draft, kept, home)
         return (home, ()) if is_room else (None, (refusals.GuestMayRun(),))
@@ -81,7 +81,7 @@ def _by_units(kept: tuple[GPUClaim, ...]) -> list[NodeName]:
     return sorted(held, key=lambda node: (-held[node], node))
 
 
-def _gather(scene: Scene, claim: GPUClaim, node: NodeName, found: ClaimSet) -> Place:
+def _gather(scene: Scene, claim: GPUClaim, node: NodeName, found: ClaimSet, where: Reach) -> Place:
     left = coverage.node_held(claim)
     return Place(
         claim=claim,
@@ -90,6 +90,7 @@ def _gather(scene: Scene, claim: GPUClaim, node: NodeName, found: ClaimSet) -> P
         set_id=found.id,
         how=How.GATHERED,
         displaced=Displaced(at=scene.now, node=left, cause=Cause.SET_TORN) if left else None,
+        confirm=confirms.of(where.proof) if where.proof else (),
     )
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from gpu.binder import conditions
 from gpu.binder.changes import Explain, How, Place
+from gpu.binder.confirms import NodeOff, NoOtherPods, PodsEnded
 from gpu.binder.phases import lost, orders
 from gpu.model.refusals import GuestMayRun, NoFreeUnits, NoNodeAccepts, NoNodeForSet, NoSuchClass
 from gpu.objects.meta import ObjectKey
@@ -138,6 +139,15 @@ def test_a_set_whose_write_is_tried_again_keeps_its_turn():
     assert then_orders(found) == {}
 
 
+def test_a_set_keeps_its_turn_when_its_own_write_was_not_sent_after_all():
+    claims = a_lost("a", "gone", count=8), raws.a_claim("order", meta=FINALIZER, count=8)
+    found = scene(*claims)
+    (placed,) = changes(found)
+    found.draft.put(placed.claim)
+    (waiting,) = orders.changes_of(replace(found, later=frozenset({"tenant-a/a"})))
+    assert isinstance(waiting, Explain)
+
+
 def test_deleted_claims_are_not_bound_anew():
     found = scene(a_lost("a", "gone", meta=raws.DELETED))
     assert changes(found) == []
@@ -160,7 +170,6 @@ def test_a_set_whose_guest_may_run_is_bound_where_it_is_cordoned_or_not(cordoned
 
 KEEPS_NOT = {
     "not Ready": raws.a_node("n1", ready="False"),
-    "gone": raws.a_node("n3"),
     "serves fewer": raws.a_node("n1", units=3),
     "tainted": raws.a_node("n1", taints=[{"key": "dedicated", "effect": "NoSchedule"}]),
 }
@@ -193,11 +202,21 @@ def test_it_waits_while_its_pods_may_run_on_two_nodes():
     assert changes(found) == [waits(found, "a", GuestMayRun())]
 
 
-def test_a_pod_seen_to_have_ended_ties_it_to_no_node():
-    pod = raws.a_pod("p", node="n1", units=4, phase="Succeeded")
-    nodes = [raws.a_node("n1", ready="False"), "n2"]
-    found = scene(guest(), nodes=nodes, pods=[pod])
-    assert [(change.node, change.how) for change in changes(found)] == [("n2", How.REBOUND)]
+VMI = NoOtherPods(key=ObjectKey("tenant-a", "vm"), uid="vm-uid", pods=frozenset({"p"}))
+PROVEN = {
+    "ended": (
+        raws.a_pod("p", node="n1", units=4, phase="Succeeded"),
+        raws.a_node("n1", ready="False"),
+        (VMI, PodsEnded(namespace="tenant-a", uids=frozenset({"p"}))),
+    ),
+    "node gone": (RUNNING[0], raws.a_node("n3", units=1), (VMI, NodeOff(node="n1"))),
+}
+
+
+@pytest.mark.parametrize(("pod", "node", "confirm"), PROVEN.values(), ids=PROVEN)
+def test_evidence_lets_it_go_elsewhere_and_is_read_once_more(pod, node, confirm):
+    found = scene(guest(), nodes=[node, "n2"], pods=[pod])
+    assert changes(found) == [replace(rebound(found, "a", "n2"), confirm=confirm)]
 
 
 def after(found):

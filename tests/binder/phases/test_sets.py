@@ -6,6 +6,7 @@ import pytest
 
 from gpu.binder import conditions
 from gpu.binder.changes import Degrade, How, Lose, Place
+from gpu.binder.confirms import NoOtherPods
 from gpu.binder.phases import sets
 from gpu.model.refusals import GuestMayRun, NoNodeForSet
 from gpu.objects.claims import Cause, Displaced, Phase
@@ -256,7 +257,9 @@ def test_a_pod_at_the_gate_ties_the_set_to_no_node():
         held("b", "n2", count=2, **gated),
         pods=[raws.a_pod("p", node="", gated=True)],
     )
-    assert changes(found) == [gathered(found, "a", "n2", left="n1")]
+    unused = NoOtherPods(key=ObjectKey("tenant-a", "vm"), uid="vm-uid", pods=frozenset({"p"}))
+    moved = gathered(found, "a", "n2", left="n1")
+    assert changes(found) == [replace(moved, confirm=(unused,))]
 
 
 def test_a_set_in_quarantine_is_left_alone():
