@@ -1,4 +1,4 @@
-"""Subcommands serve and teardown: parse, validate, then one call each."""
+"""Subcommands serve, teardown and replay: parse, validate, then one call each."""
 
 import asyncio
 import sys
@@ -9,6 +9,7 @@ import typer
 import uvloop
 
 from apiserver import flags, process
+from apiserver import replay as _replay
 from gpu.config import Config
 
 app = typer.Typer(
@@ -75,6 +76,39 @@ def serve(  # noqa: PLR0913 -- typer reads one parameter per flag
         str,
         typer.Option(envvar=f"{_ENV}KUBEVIRT_NAMESPACE", help="Where KubeVirt's controllers run."),
     ] = _DEFAULTS.kubevirt_namespace,
+    usage_record_monitor: Annotated[
+        str,
+        typer.Option(
+            envvar=f"{_ENV}USAGE_RECORD_MONITOR",
+            help="auto, none or anchor: the WorkloadMonitor of usage records.",
+        ),
+    ] = _DEFAULTS.usage_record_monitor,
+    running_guests: Annotated[
+        str,
+        typer.Option(
+            envvar=f"{_ENV}RUNNING_GUESTS",
+            help="restart or keep: guests that run on a node that cannot keep their claims.",
+        ),
+    ] = _DEFAULTS.running_guests,
+    not_ready_grace: Annotated[
+        float,
+        typer.Option(envvar=f"{_ENV}NOT_READY_GRACE", help="Seconds a node may be not Ready."),
+    ] = _DEFAULTS.not_ready_grace,
+    degraded_grace: Annotated[
+        float,
+        typer.Option(envvar=f"{_ENV}DEGRADED_GRACE", help="Seconds a node may lack units."),
+    ] = _DEFAULTS.degraded_grace,
+    guard_window: Annotated[
+        float, typer.Option(envvar=f"{_ENV}GUARD_WINDOW", help="Seconds losses are summed over.")
+    ] = _DEFAULTS.guard_window,
+    guard_share: Annotated[
+        float,
+        typer.Option(envvar=f"{_ENV}GUARD_SHARE", help="Of all sets, let through in a window."),
+    ] = _DEFAULTS.guard_share,
+    guard_at_least: Annotated[
+        int,
+        typer.Option(envvar=f"{_ENV}GUARD_AT_LEAST", help="Sets let through whatever the share."),
+    ] = _DEFAULTS.guard_at_least,
     lease_duration: Annotated[
         float, typer.Option(envvar=f"{_ENV}LEASE_DURATION", help="Seconds.")
     ] = _DEFAULTS.lease_duration,
@@ -97,6 +131,18 @@ def serve(  # noqa: PLR0913 -- typer reads one parameter per flag
     log_format: Annotated[
         str, typer.Option(envvar=f"{_ENV}LOG_FORMAT", help="json or console.")
     ] = _DEFAULTS.log_format,
+    replay_dir: Annotated[
+        Path | None,
+        typer.Option(
+            envvar=f"{_ENV}REPLAY_DIR", help="Where passes are saved; the newest 20 stay."
+        ),
+    ] = None,
+    save_replays: Annotated[
+        str,
+        typer.Option(
+            envvar=f"{_ENV}SAVE_REPLAYS", help="asked (by SIGUSR1, a refused plan), next or never."
+        ),
+    ] = _DEFAULTS.save_replays,
 ) -> None:
     """Run the aggregated API, the webhooks, the policy keeper and, while leading, the binder."""
     typed = flags.Flags(
@@ -113,12 +159,21 @@ def serve(  # noqa: PLR0913 -- typer reads one parameter per flag
         policies=policies,
         owner_cluster_role=owner_cluster_role,
         kubevirt_namespace=kubevirt_namespace,
+        usage_record_monitor=usage_record_monitor,
+        running_guests=running_guests,
+        not_ready_grace=not_ready_grace,
+        degraded_grace=degraded_grace,
+        guard_window=guard_window,
+        guard_share=guard_share,
+        guard_at_least=guard_at_least,
         lease_duration=lease_duration,
         renew_deadline=renew_deadline,
         retry_period=retry_period,
         fence_wait=fence_wait,
         shutdown_delay=shutdown_delay,
         log_format=log_format,
+        replay_dir=replay_dir,
+        save_replays=save_replays,
     )
     try:
         judged = flags.judge(typed)
@@ -158,6 +213,14 @@ def teardown(
     )
     clean = asyncio.run(process.teardown(kubeconfig, config, release_gates=release_gates))
     raise typer.Exit(0 if clean else 1)
+
+
+@app.command()
+def replay(
+    file: Annotated[Path, typer.Argument(help="A saved pass.", show_default=False)],
+) -> None:
+    """Decide a saved pass again without a cluster: 0 the same, 1 other decisions, 2 no such file."""
+    raise typer.Exit(_replay.replay(file, out=sys.stdout, err=sys.stderr))
 
 
 def main() -> None:

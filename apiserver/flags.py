@@ -3,18 +3,21 @@
 import os
 import re
 import socket
+import tempfile
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import TypeVar
 
 from gpu import settings
-from gpu.config import Config, Pace, PolicyMode
+from gpu.config import Config, Grace, Guard, Pace, PolicyMode, RunningGuests, UsageRecordMonitor
 
 W = TypeVar("W", bound=StrEnum)
 
 
 _PACE = Pace()
+_GRACE = Grace()
+_GUARD = Guard()
 _NAMESPACE = re.compile("[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
@@ -31,6 +34,16 @@ class LogFormat(StrEnum):
 
     JSON = "json"
     CONSOLE = "console"
+
+
+class SaveReplays(StrEnum):
+    """Which passes are saved in files."""
+
+    ASKED = "asked"
+    """Those whose plan was refused, and the next one after SIGUSR1."""
+    NEXT = "next"
+    """As asked, and the first one."""
+    NEVER = "never"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,12 +63,21 @@ class Flags:
     policies: str = PolicyMode.MANAGED.value
     owner_cluster_role: str = "cozystack-gpu"
     kubevirt_namespace: str = "cozy-kubevirt"
+    usage_record_monitor: str = UsageRecordMonitor.AUTO.value
+    running_guests: str = RunningGuests.RESTART.value
+    not_ready_grace: float = _GRACE.not_ready
+    degraded_grace: float = _GRACE.degraded
+    guard_window: float = _GUARD.window
+    guard_share: float = _GUARD.share
+    guard_at_least: int = _GUARD.at_least
     lease_duration: float = _PACE.lease_duration
     renew_deadline: float = _PACE.renew_deadline
     retry_period: float = _PACE.retry_period
     fence_wait: float = _PACE.fence_wait
     shutdown_delay: float = 5.0
     log_format: str = LogFormat.JSON.value
+    replay_dir: Path | None = None
+    save_replays: str = SaveReplays.ASKED.value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +92,10 @@ class ServeConfig:
     shutdown_delay: float
     """Seconds between red readiness and the listener's close: endpoints need time to notice."""
     log_format: LogFormat
+    replay_dir: Path | None = None
+    """Where passes are saved; None: nowhere."""
+    save_first: bool = False
+    """The first pass is saved."""
     config: Config = field(default_factory=Config)
 
 
@@ -78,10 +104,17 @@ def judge(flags: Flags) -> ServeConfig:
     problems = [*_file_problems(flags), *_number_problems(flags), *_name_problems(flags)]
     raw_names = _word(settings.RawNames, "--raw-resource-names", flags.raw_resource_names, problems)
     policies = _word(PolicyMode, "--policies", flags.policies, problems)
+    monitor = _word(
+        UsageRecordMonitor, "--usage-record-monitor", flags.usage_record_monitor, problems
+    )
+    guests = _word(RunningGuests, "--running-guests", flags.running_guests, problems)
     log_format = _word(LogFormat, "--log-format", flags.log_format, problems)
+    saves = _word(SaveReplays, "--save-replays", flags.save_replays, problems)
     if problems or not (flags.tls_cert_file and flags.tls_private_key_file):
         raise FlagsError(problems)
-    if raw_names is None or policies is None or log_format is None:
+    if raw_names is None or policies is None or monitor is None or log_format is None:
+        raise FlagsError(problems)
+    if guests is None:
         raise FlagsError(problems)
     pace = Pace(
         lease_duration=flags.lease_duration,
@@ -98,6 +131,8 @@ def judge(flags: Flags) -> ServeConfig:
         tls_private_key_file=flags.tls_private_key_file,
         shutdown_delay=flags.shutdown_delay,
         log_format=log_format,
+        replay_dir=None if saves is SaveReplays.NEVER else _replay_dir(flags),
+        save_first=saves is SaveReplays.NEXT,
         config=Config(
             enabled=flags.enabled,
             namespace=flags.namespace,
@@ -107,9 +142,21 @@ def judge(flags: Flags) -> ServeConfig:
             policies=policies,
             owner_cluster_role=flags.owner_cluster_role,
             kubevirt_namespace=flags.kubevirt_namespace,
+            usage_record_monitor=monitor,
+            running_guests=guests,
+            grace=Grace(not_ready=flags.not_ready_grace, degraded=flags.degraded_grace),
+            guard=Guard(
+                window=flags.guard_window,
+                share=flags.guard_share,
+                at_least=flags.guard_at_least,
+            ),
             pace=pace,
         ),
     )
+
+
+def _replay_dir(flags: Flags) -> Path:
+    return flags.replay_dir or Path(tempfile.gettempdir()) / "cozystack-gpu-replays"
 
 
 def _word(kind: type[W], flag: str, word: str, problems: list[str]) -> W | None:
@@ -154,7 +201,14 @@ def _number_problems(flags: Flags) -> list[str]:
     for flag, value in (
         ("--fence-wait", flags.fence_wait),
         ("--shutdown-delay", flags.shutdown_delay),
+        ("--not-ready-grace", flags.not_ready_grace),
+        ("--degraded-grace", flags.degraded_grace),
+        ("--guard-window", flags.guard_window),
     ):
         if value < 0:
             problems.append(f"{flag}: {value:g} seconds is negative")
+    if not 0 <= flags.guard_share <= 1:
+        problems.append(f"--guard-share: {flags.guard_share:g} is not between 0 and 1")
+    if flags.guard_at_least < 0:
+        problems.append(f"--guard-at-least: {flags.guard_at_least} sets is negative")
     return problems

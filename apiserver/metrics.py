@@ -42,6 +42,8 @@ class Metrics:
     settings_valid: Gauge
     settings_writes: Counter
     policies_current: Gauge
+    plans_refused: Counter
+    events: Counter
     checks: Gauge = field(repr=False)
 
 
@@ -177,6 +179,17 @@ def create() -> Metrics:
         policies_current=Gauge(
             "cozystack_gpu_policies_current",
             "1 while the policies in the cluster are those of this version.",
+            registry=registry,
+        ),
+        plans_refused=Counter(
+            "cozystack_gpu_plans_refused_total",
+            "Plans of the binder that broke a rule of the independent checker; none was written.",
+            registry=registry,
+        ),
+        events=Counter(
+            "cozystack_gpu_events_total",
+            "Kubernetes Events by what became of them: written or dropped.",
+            ("result",),
             registry=registry,
         ),
         checks=Gauge(

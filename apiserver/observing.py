@@ -9,6 +9,7 @@ from apiserver.metrics import Metrics
 from gpu.binder.report import PassReport
 from gpu.cluster.caches import Caches
 from gpu.cluster.http import Observation
+from gpu.cluster.recorder import Recorder
 from gpu.errors import DecodeError
 from gpu.objects.claims import GPUClaim, Phase
 from gpu.objects.classes import GPUClass
@@ -34,7 +35,9 @@ class Observing:
         self._metrics = metrics
         self._identity = identity
         self._last_errors: frozenset[str] = frozenset()
+        self._events: Counter[str] = Counter()
         self._held_back = ""
+        self._plan_problem = ""
 
     # gpu.binder.report.Observer
 
@@ -50,6 +53,7 @@ class Observing:
         if report.settings_healed:
             self._metrics.settings_writes.inc()
             log.info("settings written", why=report.settings_healed)
+        self._checked(report)
         if report.held_back != self._held_back:
             self._held_back = report.held_back
             log.warning(
@@ -66,6 +70,21 @@ class Observing:
                     error=item.words,
                 )
         self._last_errors = errors
+
+    def _checked(self, report: PassReport) -> None:
+        """Count a refused plan each time, say it when it is new; say where a pass was saved."""
+        if report.plan_problem:
+            self._metrics.plans_refused.inc()
+        if report.plan_problem != self._plan_problem:
+            self._plan_problem = report.plan_problem
+            if report.plan_problem:
+                log.error("plan refused, nothing is placed", why=report.plan_problem)
+            else:
+                log.info("plans are well again")
+        if report.saved:
+            log.info("pass saved", path=report.saved)
+        if report.not_saved:
+            log.warning("pass not saved", error=report.not_saved)
 
     def crashed(self, error: Exception) -> None:
         """Log a pass that ended by an exception."""
@@ -105,11 +124,17 @@ class Observing:
         """Log an object that cannot be read."""
         log.warning("object not readable", kind=kind.kind, object=str(key), error=str(error))
 
-    async def gauges(self, caches: Caches) -> None:
-        """Set the gauges that follow the stores, until cancelled."""
+    async def gauges(self, caches: Caches, recorder: Recorder) -> None:
+        """Set the gauges that follow the stores, and count Events, until cancelled."""
         while True:
             await asyncio.sleep(_GAUGES_EVERY)
             await asyncio.to_thread(self._count, caches)
+            self._count_events(recorder)
+
+    def _count_events(self, recorder: Recorder) -> None:
+        for result, total in (("written", recorder.written), ("dropped", recorder.dropped)):
+            self._metrics.events.labels(result).inc(total - self._events[result])
+            self._events[result] = total
 
     def _count(self, caches: Caches) -> None:
         claims = caches.items(GPUClaim)

@@ -30,7 +30,8 @@ from apiserver.projection import Projection
 from apiserver.source import CachesSource
 from gpu import keys
 from gpu.binder.lead import Binder
-from gpu.cluster import credentials, lease
+from gpu.binder.replaying import Saves
+from gpu.cluster import credentials, lease, recorder
 from gpu.cluster.caches import Caches
 from gpu.cluster.client import Client
 from gpu.config import Config
@@ -65,6 +66,7 @@ class Process:
     serving: tls.Serving
     health: Health
     observing: Observing
+    recorder: recorder.Recorder
     binder: Binder
     leadership: lease.Leadership
     runner: web.AppRunner
@@ -166,6 +168,11 @@ def _build(  # noqa: PLR0917 -- what `serve` opened, handed on once
         failed=made.trust_errors.inc,
     )
     health = Health()
+    events = recorder.Recorder(
+        client,
+        recorder.Reporter(f"{keys.DOMAIN}/binder", settings.config.identity),
+        clock=clock,
+    )
     services = appkeys.Services(
         authenticator=authn.Authenticator(lambda: keeper.trust, reviewer, clock.now),
         authorizer=authz.Authorizer(reviewer),
@@ -186,12 +193,15 @@ def _build(  # noqa: PLR0917 -- what `serve` opened, handed on once
         serving=certificate,
         health=health,
         observing=observing,
+        recorder=events,
         binder=Binder(
             reader=caches,
             writer=client,
             config=settings.config,
             clock=clock,
             observer=observing,
+            recorder=events,
+            saves=Saves(directory=settings.replay_dir, asked=settings.save_first),
         ),
         leadership=lease.Leadership(
             reviewer,
@@ -237,6 +247,7 @@ def _add_checks(process: Process) -> None:
 
 async def _run(process: Process) -> int:
     async with _listening(process), asyncio.TaskGroup() as tasks:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, _save_next, process)
         await process.trust.refresh()
         background = [
             tasks.create_task(work, name=name) for name, work in _background(process).items()
@@ -274,7 +285,8 @@ def _background(process: Process) -> dict[str, Coroutine[Any, Any, None]]:
         "caches": process.caches.run(),
         "memory": _settle_memory(process.caches),
         "projection": process.projection.run(),
-        "gauges": process.observing.gauges(process.caches),
+        "gauges": process.observing.gauges(process.caches, process.recorder),
+        "events": process.recorder.run(),
         "loop lag": process.observing.loop_lag(),
     }
 
@@ -301,6 +313,13 @@ async def _listening(process: Process) -> AsyncIterator[None]:
         yield
     finally:
         await runner.cleanup()
+
+
+def _save_next(process: Process) -> None:
+    """Have the next pass of this leader saved, as `kill -USR1` asks."""
+    is_asked = process.binder.saves.ask()
+    leads = process.binder.saves.wake is not None
+    log.info("saving the next pass" if is_asked else "passes are never saved", leading=leads)
 
 
 async def _asked_to_stop() -> None:
