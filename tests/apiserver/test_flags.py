@@ -4,7 +4,7 @@ import pytest
 
 from apiserver import flags
 from apiserver.flags import Flags, FlagsError
-from gpu.config import Config, Pace, PolicyMode
+from gpu.config import Config, Pace, PolicyMode, UsageRecordMonitor
 from gpu.settings import RawNames
 
 
@@ -33,6 +33,7 @@ def test_what_is_typed_is_what_is_run(pair):
         policies="off",
         namespace="elsewhere",
         kubevirt_namespace="virtual",
+        usage_record_monitor="anchor",
         lease_duration=4,
         renew_deadline=3,
         retry_period=0.5,
@@ -45,6 +46,7 @@ def test_what_is_typed_is_what_is_run(pair):
         policies=PolicyMode.OFF,
         namespace="elsewhere",
         kubevirt_namespace="virtual",
+        usage_record_monitor=UsageRecordMonitor.ANCHOR,
         pace=Pace(
             lease_duration=4, renew_deadline=3, retry_period=0.5, fence_wait=0.5, write_timeout=1.5
         ),
@@ -60,6 +62,7 @@ def test_every_problem_is_told_at_once(pair, tmp_path):
         raw_resource_names="perhaps",
         policies="some",
         kubevirt_namespace="cozy:kubevirt",
+        usage_record_monitor="always",
         log_format="xml",
         lease_duration=2,
         renew_deadline=3,
@@ -77,6 +80,7 @@ def test_every_problem_is_told_at_once(pair, tmp_path):
         "--kubevirt-namespace",
         "--raw-resource-names",
         "--policies",
+        "--usage-record-monitor",
         "--log-format",
     ]
 

@@ -142,6 +142,7 @@ def test_the_chart_runs_only_commands_and_flags_that_the_program_has(chart: Char
         ("enabled=false", "--no-enabled", ""),
         ("rawResourceNames=allowed", "--raw-resource-names", "allowed"),
         ("kubevirtNamespace=kubevirt", "--kubevirt-namespace", "kubevirt"),
+        ("usageRecordMonitor=anchor", "--usage-record-monitor", "anchor"),
         ("policies.mode=rendered", "--policies", "rendered"),
         ("policies.mode=off", "--policies", "off"),
         ("policies.mode=false", "--policies", "off"),

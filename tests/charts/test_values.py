@@ -20,6 +20,7 @@ pytestmark = pytest.mark.real
         ("policies.mode=true", "at '/policies/mode': value must be one of"),
         ("rawResourceNames=yes", "at '/rawResourceNames': value must be one of"),
         ("kubevirtNamespace=", "at '/kubevirtNamespace': '' does not match pattern"),
+        ("usageRecordMonitor=always", "at '/usageRecordMonitor': value must be one of"),
         ("kubevirtNamespace=a:b", "at '/kubevirtNamespace': 'a:b' does not match pattern"),
         ("enabled=on", "at '/enabled': got string, want boolean"),
         ("service.port=0", "at '/service/port': minimum: got 0, want 1"),
