@@ -4,7 +4,7 @@ import pytest
 
 from apiserver import flags
 from apiserver.flags import Flags, FlagsError
-from gpu.config import Config, Pace, PolicyMode, UsageRecordMonitor
+from gpu.config import Config, Grace, Guard, Pace, PolicyMode, RunningGuests, UsageRecordMonitor
 from gpu.settings import RawNames
 
 
@@ -34,6 +34,12 @@ def test_what_is_typed_is_what_is_run(pair):
         namespace="elsewhere",
         kubevirt_namespace="virtual",
         usage_record_monitor="anchor",
+        running_guests="keep",
+        not_ready_grace=60,
+        degraded_grace=90,
+        guard_window=120,
+        guard_share=0.5,
+        guard_at_least=3,
         lease_duration=4,
         renew_deadline=3,
         retry_period=0.5,
@@ -47,6 +53,9 @@ def test_what_is_typed_is_what_is_run(pair):
         namespace="elsewhere",
         kubevirt_namespace="virtual",
         usage_record_monitor=UsageRecordMonitor.ANCHOR,
+        running_guests=RunningGuests.KEEP,
+        grace=Grace(not_ready=60, degraded=90),
+        guard=Guard(window=120, share=0.5, at_least=3),
         pace=Pace(
             lease_duration=4, renew_deadline=3, retry_period=0.5, fence_wait=0.5, write_timeout=1.5
         ),
@@ -63,6 +72,10 @@ def test_every_problem_is_told_at_once(pair, tmp_path):
         policies="some",
         kubevirt_namespace="cozy:kubevirt",
         usage_record_monitor="always",
+        running_guests="perhaps",
+        degraded_grace=-1,
+        guard_share=2,
+        guard_at_least=-1,
         log_format="xml",
         lease_duration=2,
         renew_deadline=3,
@@ -77,10 +90,14 @@ def test_every_problem_is_told_at_once(pair, tmp_path):
         "--port",
         "--lease-duration",
         "--shutdown-delay",
+        "--degraded-grace",
+        "--guard-share",
+        "--guard-at-least",
         "--kubevirt-namespace",
         "--raw-resource-names",
         "--policies",
         "--usage-record-monitor",
+        "--running-guests",
         "--log-format",
     ]
 
