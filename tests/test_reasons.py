@@ -11,7 +11,7 @@ from typing import get_args
 from gpu import keys
 from gpu.binder import changes, conditions
 from gpu.binder.phases import status
-from gpu.model import budgets, refusals
+from gpu.model import budgets, refusals, signs
 from gpu.objects import claims, kinds
 from policies import standing
 
@@ -85,10 +85,13 @@ CONDITIONS = {
     "Leading",
     "Lost",
     "PoliciesCurrent",
+    "Releasing",
     "SettingsCurrent",
     "Waiting",
     "WriteRefused",
 }
+LACKS = {"NodeSettling", "NodeUnknown", "PodNotEnded", "StartPending"}
+SIGNS = {"Ended", "NeverPlaced", "NodeLooked", "NodeOff", "NotHeld"}
 BOUND_REASONS = {"Gathered", "Migrated", "Moved", "Placed", "Rebound"}
 CAUSES = {
     "NodeCordoned",
@@ -166,6 +169,11 @@ def test_reasons_of_a_placement_and_causes_of_a_loss_keep_their_names():
     assert {cause.value for cause in claims.Cause} == CAUSES
 
 
+def test_evidence_and_the_lack_of_it_keep_their_names():
+    assert {lack.value for lack in signs.Lack} == LACKS
+    assert {sign.value for sign in signs.Sign} == SIGNS
+
+
 def test_conditions_and_their_reasons_keep_their_names():
     texts = {
         value
@@ -196,6 +204,14 @@ def test_the_policies_standing_keeps_its_reasons():
 
 
 def test_the_runbook_knows_every_code_condition_and_reason():
-    said = {*REFUSALS, *POLICY_REASONS, *CONDITIONS, *DERIVED_REASONS, *GATE_REASONS, *GATES}
+    said = {
+        *LACKS,
+        *REFUSALS,
+        *POLICY_REASONS,
+        *CONDITIONS,
+        *DERIVED_REASONS,
+        *GATE_REASONS,
+        *GATES,
+    }
     text = RUNBOOK.read_text(encoding="utf-8")
     assert sorted(name for name in said if f"`{name}`" not in text) == []
