@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from gpu.model import budgets, entry, placement, refusals, tenancy, turns
+from gpu.model import budgets, entry, mates, placement, refusals, tenancy, turns
+from gpu.model.mates import Spot
 from gpu.model.refusals import Refusal
 from gpu.model.snapshot import Age, Draft, Snapshot, View
 from gpu.objects.claims import GPUClaim, Phase
@@ -31,6 +32,8 @@ class Order:
     class_name: ClassName
     count: int
     age: Age | None = None
+    mates: tuple[GPUClaim, ...] = ()
+    """Other claims of the VM that names it, Bound or Lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,8 @@ class Accepted:
     """The order can be bound now, to this node."""
 
     node: NodeName
+    gathered: tuple[GPUClaim, ...] = ()
+    """Claims of the same VM that are bound to it with the order, so that they stay together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +56,15 @@ class Refused:
 Verdict = Accepted | Refused
 
 
-def of(claim: GPUClaim) -> Order:
+def of(claim: GPUClaim, mates: tuple[GPUClaim, ...] = ()) -> Order:
     """Return the order a claim stands for."""
-    return Order(tenant=claim.tenant, class_name=claim.class_name, count=claim.count, age=claim.age)
+    return Order(
+        tenant=claim.tenant,
+        class_name=claim.class_name,
+        count=claim.count,
+        age=claim.age,
+        mates=mates,
+    )
 
 
 def max_count(offer: GPUClass) -> Units | None:
@@ -89,11 +100,11 @@ def check(view: View, order: Order) -> Verdict:
     offer = draft.snapshot.classes.get(order.class_name)
     if offer is None:
         return Refused((*_tenant(order.tenant), refusals.NoSuchClass(order.class_name)), ZERO)
-    node = placement.choose(draft, {offer.name: order.count}) if order.count > 0 else None
-    found = tuple(_refusals(draft, order, offer, node))
-    if node is None or found:
+    spot = _spot(draft, order) if order.count > 0 else None
+    found = tuple(_refusals(draft, order, offer, spot))
+    if spot is None or found:
         return Refused(found, _most(draft, order.tenant, offer))
-    return Accepted(node)
+    return Accepted(spot.node, spot.gathered)
 
 
 def most(view: View, tenant: TenantName, name: ClassName) -> Units:
@@ -117,18 +128,25 @@ def queued(snapshot: Snapshot, before: Age | None = None) -> Draft:
     for claim in waiting(snapshot):
         if before is not None and claim.age >= before:
             break
-        verdict = check(draft, of(claim))
+        verdict = check(draft, of(claim, mates.of(draft, claim)))
         if isinstance(verdict, Accepted):
-            draft.bind(claim, verdict.node)
+            for one in (*verdict.gathered, claim):
+                draft.bind(one, verdict.node)
     draft.count_older(before)
     if before is None:
         snapshot.memo.queued = draft
     return draft
 
 
-def _refusals(
-    draft: Draft, order: Order, offer: GPUClass, node: NodeName | None
-) -> Iterator[Refusal]:
+def _spot(draft: Draft, order: Order) -> Spot | None:
+    asked = {order.class_name: order.count}
+    if order.mates:
+        return mates.spot(draft, order.mates, asked)
+    node = placement.choose(draft, asked)
+    return Spot(node) if node is not None else None
+
+
+def _refusals(draft: Draft, order: Order, offer: GPUClass, spot: Spot | None) -> Iterator[Refusal]:
     snapshot = draft.snapshot
     yield from _tenant(order.tenant)
     yield from entry.class_bars(snapshot, offer)
@@ -139,8 +157,8 @@ def _refusals(
         allowed = max_count(offer)
         if allowed is not None and wanted > allowed:
             yield refusals.OverMaxCount(offer.name, wanted, allowed)
-        if node is None:
-            yield placement.why_not(draft, offer.name, wanted)
+        if spot is None:
+            yield _capacity(draft, order, offer, wanted)
         yield from budgets.over(draft.ledger, order.tenant, snapshot.quota_keys(offer.name), wanted)
     if not entry.is_entitled(snapshot, order.tenant, offer):
         yield refusals.NotEntitled(offer.name, order.tenant)
@@ -148,6 +166,13 @@ def _refusals(
 
 def _tenant(tenant: TenantName) -> tuple[Refusal, ...]:
     return () if tenancy.is_tenant(tenant) else (refusals.NoTenant(tenant),)
+
+
+def _capacity(draft: Draft, order: Order, offer: GPUClass, wanted: Units) -> Refusal:
+    if not order.mates:
+        return placement.why_not(draft, offer.name, wanted)
+    units = mates.together(order.mates, {offer.name: wanted})
+    return refusals.NoNodeForSet(len(order.mates) + 1, tuple(sorted(units.items())))
 
 
 def _most(draft: Draft, tenant: TenantName, offer: GPUClass) -> Units:

@@ -34,7 +34,7 @@ def choose(
     if any(name not in draft.snapshot.classes for name in names):
         return None
     for node in prefer:
-        if node not in without and _fits(draft, wants, node):
+        if node not in without and has_room(draft, wants, node):
             return node
     if len(names) == 1:
         rooms = _rooms(draft, names[0])
@@ -49,18 +49,18 @@ def choose(
     return best[1] if best else None
 
 
-def stays(draft: Draft, claims: Iterable[GPUClaim], node: NodeName) -> bool:
+def stays(draft: Draft, claims: Iterable[GPUClaim], node: NodeName, *, holding: bool) -> bool:
     """Say whether a node can hold claims whose guest runs there, or may: nothing is overdrawn then.
 
-    The pod's units are in use already and the claims share them. A cordon does not matter. Units
-    beyond the pod's are asked for as any others are.
+    The pod's units are in use already and the claims share them. Units beyond the pod's are asked
+    for as any others are. `holding`: a live pod is there, so that a cordon does not matter.
     """
     claims = tuple(claims)
     snapshot = draft.snapshot
     names = list(sets.wants(claims))
     for name in names:
         offer = snapshot.classes.get(name)
-        if offer is None or eligibility.why_not(snapshot, offer, node, holding=True) is not None:
+        if offer is None or eligibility.why_not(snapshot, offer, node, holding=holding) is not None:
             return False
     book = draft.ledger
     before = {resource: book.free(node, resource) for resource in _resources(draft, names)}
@@ -151,7 +151,8 @@ def by_resource(draft: Draft, wants: Wants) -> dict[ResourceName, int]:
     return asked
 
 
-def _fits(draft: Draft, wants: Wants, node: NodeName) -> bool:
+def has_room(draft: Draft, wants: Wants, node: NodeName) -> bool:
+    """Say whether a node takes a set of classes that are all known, and has room for all of it."""
     names = list(wants)
     return (
         node in _eligible(draft, names)

@@ -17,6 +17,7 @@ from gpu.model.sightings import Sightings
 from gpu.model.signs import Missing, Proof
 from gpu.model.snapshot import Draft
 from gpu.objects import meta
+from gpu.objects.kubevirt import VMI
 from gpu.units import NodeName
 
 
@@ -28,6 +29,8 @@ class Reach:
     """Its guest runs or may still run: no node but `home` will do."""
     home: NodeName | None = None
     """The one node that guest is on; None when it may be on several, or nobody knows where."""
+    is_seen: bool = False
+    """A live pod of it is on that node: it is there, whether or not the node takes others."""
     without: frozenset[NodeName] = frozenset()
     """Nodes that refused its pod a short while ago."""
     proof: Proof | None = None
@@ -57,7 +60,8 @@ def by_evidence(looking: Witness) -> Reaches:
             nodes = {node for lack in lacks for node in _where(looking, found, lack)}
             nodes |= {vmi.node} if vmi is not None and vmi.started and vmi.node else set()
             home = nodes.pop() if len(nodes) == 1 else None
-            return Reach(is_tied=True, home=home, without=without)
+            is_seen = home is not None and home in _of_live_pods(looking, found, vmi)
+            return Reach(is_tied=True, home=home, is_seen=is_seen, without=without)
         proof = look.proof_of(one.pod for one in look.found)
         whole = replace(proof, vmis=look.vmis, known=proof.known | gated)
         return Reach(without=without, proof=whole)
@@ -79,6 +83,14 @@ def rejected(found: ClaimSet, now: datetime) -> frozenset[NodeName]:
     return frozenset(
         item.node for claim in found.claims for item in claim.rejected_nodes if item.until > now
     )
+
+
+def _of_live_pods(looking: Witness, found: ClaimSet, vmi: VMI | None) -> set[NodeName]:
+    uids = {pod.uid for attachment in found.attachments for pod in attachment.pods}
+    uids |= set(vmi.active_pods) if vmi is not None else set()
+    namespace = found.claims[0].meta.namespace
+    pods = (looking.snapshot.pods.get((namespace, uid)) for uid in uids)
+    return {pod.node for pod in pods if pod is not None and pod.live and pod.node is not None}
 
 
 def _where(looking: Witness, found: ClaimSet, lack: Missing) -> Iterator[NodeName]:

@@ -97,7 +97,9 @@ def _turn(draft: Draft, found: ClaimSet, where: Reach) -> Turn:
     node = None
     why: tuple[Refusal, ...] = ()
     if where.is_tied:
-        if where.home is not None and placement.stays(draft, lost, where.home):
+        if where.home is not None and placement.stays(
+            draft, lost, where.home, holding=where.is_seen
+        ):
             node = where.home
         else:
             why = (refusals.GuestMayRun(),)

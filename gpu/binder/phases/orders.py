@@ -1,18 +1,19 @@
 """Bind new orders, oldest first: the fullest node with room, budget and entitlement asked again.
 
 An order that cannot be met stays Pending and says why, and the younger ones are judged behind it.
-Template claims and claims attached to a VM are placed with their VM, never here.
+Template claims and claims attached to a VM are placed with their VM, never here. An order that a VM
+names is bound beside that VM's other claims, or together with them.
 """
 
 from collections.abc import Iterator
 
 from gpu.binder import changes, conditions
-from gpu.binder.changes import Change, Explain, Place
+from gpu.binder.changes import Change, Explain, How, Place, SetId
 from gpu.binder.phase import Scene
-from gpu.model import orders, turns
+from gpu.model import coverage, mates, orders, turns
 from gpu.model.orders import Accepted, Verdict
 from gpu.model.refusals import Refusal
-from gpu.objects.claims import GPUClaim
+from gpu.objects.claims import Cause, Displaced, GPUClaim
 from gpu.objects.kinds import GPU_CLAIMS
 
 
@@ -25,16 +26,36 @@ def changes_of(scene: Scene) -> Iterator[Change]:
         return
     turns.keep_turns(scene.draft, scene.later)
     for claim in orders.waiting(scene.draft):
-        set_id = changes.object_set(GPU_CLAIMS, claim.key)
+        found = mates.set_of(scene.draft.snapshot, claim)
+        set_id = found.id if found else changes.object_set(GPU_CLAIMS, claim.key)
         if set_id in scene.skip:
             continue
-        verdict = orders.check(scene.draft, orders.of(claim))
+        order = orders.of(claim, mates.of(scene.draft, claim))
+        verdict = orders.check(scene.draft, order)
         if set_id in scene.later:
             _keep_turn(scene, claim, verdict)
         elif isinstance(verdict, Accepted):
-            yield scene.plan(Place(claim=claim, node=verdict.node, at=scene.now, set_id=set_id))
+            yield from _placed(scene, claim, verdict, set_id)
         else:
-            yield from _told(scene, claim, verdict.refusals)
+            yield from _told(scene, claim, verdict.refusals, set_id)
+
+
+def _placed(scene: Scene, claim: GPUClaim, verdict: Accepted, set_id: SetId) -> Iterator[Change]:
+    """Yield the placement, after those of the claims that make room for it beside them."""
+    for mate in verdict.gathered:
+        left = coverage.node_held(mate)
+        assert left is not None
+        yield scene.plan(
+            Place(
+                claim=mate,
+                node=verdict.node,
+                at=scene.now,
+                set_id=set_id,
+                how=How.GATHERED,
+                displaced=Displaced(at=scene.now, node=left, cause=Cause.SET_TORN),
+            )
+        )
+    yield scene.plan(Place(claim=claim, node=verdict.node, at=scene.now, set_id=set_id))
 
 
 def _keep_turn(scene: Scene, claim: GPUClaim, verdict: Verdict) -> None:
@@ -44,8 +65,9 @@ def _keep_turn(scene: Scene, claim: GPUClaim, verdict: Verdict) -> None:
         scene.draft.ledger.reserve(verdict.node, resource, claim.count)
 
 
-def _told(scene: Scene, claim: GPUClaim, refusals: tuple[Refusal, ...]) -> Iterator[Change]:
+def _told(
+    scene: Scene, claim: GPUClaim, refusals: tuple[Refusal, ...], set_id: SetId
+) -> Iterator[Change]:
     why = conditions.steady(claim, refusals)
     if not conditions.is_told(claim, why):
-        set_id = changes.object_set(GPU_CLAIMS, claim.key)
         yield scene.plan(Explain(claim=claim, refusals=why, at=scene.now, set_id=set_id))

@@ -62,7 +62,7 @@ def _gathers(
     draft, kept = scene.draft, found.kept
     if where.is_tied:
         home = where.home
-        is_room = home is not None and placement.stays(draft, kept, home)
+        is_room = home is not None and placement.stays(draft, kept, home, holding=where.is_seen)
         return (home, ()) if is_room else (None, (refusals.GuestMayRun(),))
     with draft.savepoint():
         for claim in kept:

@@ -168,6 +168,11 @@ def test_a_set_whose_guest_may_run_is_bound_where_it_is_cordoned_or_not(cordoned
     assert changes(found) == [rebound(found, "a", "n1")]
 
 
+def test_a_cordoned_node_takes_nothing_back_for_a_pod_that_is_not_seen_there():
+    found = scene(guest(), nodes=[raws.a_node("n1", units=4, unschedulable=True), "n2"])
+    assert changes(found) == [waits(found, "a", GuestMayRun())]
+
+
 KEEPS_NOT = {
     "not Ready": raws.a_node("n1", ready="False"),
     "serves fewer": raws.a_node("n1", units=3),

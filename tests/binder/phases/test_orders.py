@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from gpu.binder import conditions
-from gpu.binder.changes import Explain, Place
+from gpu.binder.changes import Explain, How, Place
 from gpu.binder.phases import orders
 from gpu.model import refusals
-from gpu.objects.claims import GPUClaim
+from gpu.objects.claims import Cause, Displaced, GPUClaim
 from gpu.objects.meta import ObjectKey
 from gpu.units import ClassName, NodeName, QuotaKey, ResourceName, TenantName, Units
 from tests.binder import raws
@@ -232,3 +232,32 @@ def test_stored_words_hold_no_number_that_others_change(refusal, words):
     other = replace(refusal, free=Units(refusal.free + 1))
     assert conditions.lasting(refusal) == conditions.lasting(other)
     assert conditions.lasting(refusal).startswith(words)
+
+
+def named(*names):
+    return [raws.a_vm(claims=names)]
+
+
+def test_an_order_that_a_vm_names_takes_the_others_along_where_they_have_no_room():
+    found = scene(
+        raws.a_claim("held", count=7, meta=CLAIM, status=raws.bound("n1"), at=1),
+        an_order(count=2, at=2),
+        nodes=[raws.a_node("n1"), raws.a_node("n2", units=9)],
+        vms=named("held", "x"),
+    )
+    left = Displaced(at=NOW, node=NodeName("n1"), cause=Cause.SET_TORN)
+    moved = replace(place(found, "held", "n2"), how=How.GATHERED, displaced=left)
+    placed = replace(place(found, "x", "n2"), set_id="tenant-a/held")
+    assert list(orders.changes_of(found)) == [moved, placed]
+
+
+def test_orders_of_one_vm_end_on_one_node_or_wait():
+    found = scene(
+        *(an_order(f"x{n}", count=3, at=n) for n in range(4)),
+        nodes=[raws.a_node("n1", units=4), raws.a_node("n2", units=9)],
+        vms=named(*(f"x{n}" for n in range(4))),
+    )
+    told = list(orders.changes_of(found))
+    assert {change.set_id for change in told} == {"tenant-a/x0"}
+    assert [claim.node for claim in found.draft.claims()] == ["n2", "n2", "n2", None]
+    assert isinstance(told[-1], Explain)

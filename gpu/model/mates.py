@@ -1,0 +1,73 @@
+"""Mates: the claims of the VM that names an order. It is bound where they are, or they go with it.
+
+An order that a VM names joins that VM's set the moment it is bound, and no set is ever split: it
+goes to the node of the others when that has room, else all of them together to a node that has, if
+none of them is in use. Where neither can be, it waits.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gpu.model import coverage, placement, sets
+from gpu.model.ledger import Holder
+from gpu.model.sets import ClaimSet
+from gpu.model.snapshot import Draft, Snapshot
+from gpu.objects.claims import GPUClaim
+from gpu.units import ClassName, NodeName, Units
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """Where an order goes, and the mates that go with it."""
+
+    node: NodeName
+    gathered: tuple[GPUClaim, ...] = ()
+
+
+def set_of(snapshot: Snapshot, claim: GPUClaim) -> ClaimSet | None:
+    """Return the set that an order joins once it is bound; None when it has no other claim."""
+    vm = sets.vm_of(claim, snapshot.named)
+    return None if vm is None else _shared(snapshot).get(vm)
+
+
+def of(draft: Draft, claim: GPUClaim) -> tuple[GPUClaim, ...]:
+    """Return the other claims of its VM that are Bound or Lost now, oldest first."""
+    found = set_of(draft.snapshot, claim)
+    if found is None:
+        return ()
+    now = tuple(filter(None, (draft.claim(one.key) for one in found.claims)))
+    return tuple(one for one in ClaimSet(claims=now).kept if one.key != claim.key)
+
+
+def spot(draft: Draft, mates: Sequence[GPUClaim], asked: placement.Wants) -> Spot | None:
+    """Return where an order with such mates goes, or None when it has to wait."""
+    homes = {coverage.node_held(one) for one in mates}
+    home = homes.pop() if len(homes) == 1 else None
+    if home is None:
+        return None  # some are Lost, or the set is torn: that is put right first
+    if placement.has_room(draft, asked, home):
+        return Spot(home)
+    if any(one.attached_to is not None for one in mates):
+        return None
+    with draft.savepoint():
+        for one in mates:
+            draft.lift(one)
+        refused = {item.node for one in mates for item in one.rejected_nodes}
+        node = placement.choose(draft, together(mates, asked), refused | {home})
+    return Spot(node, tuple(mates)) if node is not None else None
+
+
+def together(mates: Sequence[GPUClaim], asked: placement.Wants) -> dict[ClassName, Units]:
+    """Return the units of each class that one node must have for all of them."""
+    found = sets.wants(mates)
+    for name, units in asked.items():
+        found[name] = found.get(name, 0) + units
+    return {name: Units(units) for name, units in found.items()}
+
+
+def _shared(snapshot: Snapshot) -> dict[Holder, ClaimSet]:
+    if snapshot.memo.shared is None:
+        snapshot.memo.shared = {
+            item.vm: item for item in snapshot.sets if item.vm and len(item.claims) > 1
+        }
+    return snapshot.memo.shared
