@@ -1,5 +1,6 @@
 """The command lines of the four components: every flag is here, with why where it is not plain."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,14 @@ CONTROLLER_MANAGER = "kube-controller-manager"
 SCHEDULER = "kube-scheduler"
 START_ORDER = (ETCD, API_SERVER, CONTROLLER_MANAGER, SCHEDULER)
 STOP_ORDER = (SCHEDULER, CONTROLLER_MANAGER, API_SERVER, ETCD)
+
+ENVIRONMENT: Mapping[str, str] = {"GOGC": "400"}
+"""What components run with unless the caller's environment says otherwise.
+
+Their heaps are small and two CPUs carry everything: by Go's default, kube-apiserver alone collects
+garbage for 0.6 CPU seconds of a start, and for 11 to 20 % of its time in a burst of orders. At 400 a
+start costs it 0.15; a plane takes 0.12 GB more.
+"""
 
 ISSUER = "https://kubernetes.default.svc"
 
@@ -81,7 +90,8 @@ class Site:
             SCHEDULER: _scheduler,
         }[name](self)
         argv = (str(self.binaries[name]), *(f"--{key}={value}" for key, value in flags.items()))
-        return processes.Command(name=name, argv=argv, log=self.log(name))
+        env = {**ENVIRONMENT, **os.environ}
+        return processes.Command(name=name, argv=argv, log=self.log(name), env=env)
 
     def log(self, name: str) -> Path:
         """Return where the process `name` writes what it says."""
