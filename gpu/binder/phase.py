@@ -23,7 +23,11 @@ class Findings:
     """What phases found out about the cluster as a whole; phase `status` tells it on GPUBinder."""
 
     held_back: dict[NodeName, str] = field(default_factory=dict)
-    """Nodes whose losses the guard holds back, and the id that acknowledges them."""
+    """Nodes whose losses the guard holds back, and the ids that acknowledge them, with commas."""
+    without_inventory: frozenset[NodeName] = frozenset()
+    """Those of them that have no GPUNode to put the acknowledgement on: it goes on GPUBinder."""
+    guard_is_blind: bool = False
+    """Losses were not looked at in this pass: what was said of them stands."""
     sets_held_back: int = 0
     guard_limit: int = 0
     """Sets the guard lets through in a window, as counted in this pass."""

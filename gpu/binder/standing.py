@@ -8,7 +8,7 @@ from typing import Final
 
 from gpu import keys
 from gpu.binder.phase import Findings
-from gpu.model import usage
+from gpu.model import guard, usage
 from gpu.model.usage import Kept, Standing
 from gpu.objects.meta import Condition
 from gpu.units import NodeName
@@ -24,7 +24,8 @@ _NODES_TOLD: Final = 10
 
 def of(findings: Findings) -> tuple[Condition, ...]:
     """Return the conditions that follow from what the phases of one pass found."""
-    told = [losses(findings), plans(findings.plan_problem)]
+    told = [] if findings.guard_is_blind else [losses(findings)]
+    told.append(plans(findings.plan_problem))
     if findings.records is not None:
         told.append(records(findings.records))
     return tuple(told)
@@ -41,8 +42,8 @@ def losses(findings: Findings) -> Condition:
         )
     nodes = _few(findings.held_back)
     commands = "; ".join(
-        f"kubectl annotate gpunode {node} {keys.ACKNOWLEDGE_LOST_ANNOTATION}={guard_id} --overwrite"
-        for node, guard_id in sorted(findings.held_back.items())[:_NODES_TOLD]
+        guard.command(node, guard_ids, inventoried=node not in findings.without_inventory)
+        for node, guard_ids in sorted(findings.held_back.items())[:_NODES_TOLD]
     )
     return _is(
         LOSSES_HELD_BACK,

@@ -40,6 +40,18 @@ def test_losses_held_back_name_nodes_numbers_and_the_command_for_each():
     )
 
 
+def test_a_node_without_a_gpunode_is_acknowledged_on_gpubinder():
+    found = Findings(held_back={NodeName("n1"): "a1"}, without_inventory=frozenset({"n1"}))
+    assert standing.losses(found).message.endswith(
+        "kubectl annotate gpubinder binder gpu.cozystack.io/acknowledge-lost=a1 --overwrite"
+    )
+
+
+def test_while_losses_are_not_looked_at_what_was_said_of_them_stands():
+    types = [item.type for item in standing.of(Findings(guard_is_blind=True))]
+    assert types == ["PlansChecked"]
+
+
 def test_one_set_of_one_node_is_told_in_the_singular():
     found = Findings(held_back={NodeName("n1"): "a1"}, sets_held_back=1, guard_limit=0)
     assert standing.losses(found).message.startswith("1 set of node n1 would")

@@ -83,6 +83,7 @@ def changes_of(scene: Scene) -> Iterator[Change]:
     Nothing is done while a claim cannot be read: it may belong to any set.
     """
     if scene.world.unreadable_claims:
+        scene.findings.guard_is_blind = True
         return
     found = scene.draft.sets
     troubles = keeping.troubles(scene.draft, scene.now, scene.config.grace)
@@ -95,11 +96,18 @@ def changes_of(scene: Scene) -> Iterator[Change]:
     for item in found:
         if item.id not in due and not scene.leaves_alone(item.id):
             yield from _mark(scene, item, troubles.get(item.id), Stage.GRACE)
-    scene.findings.held_back |= {
+    _tell(scene, tally)
+
+
+def _tell(scene: Scene, tally: Tally) -> None:
+    found = scene.findings
+    found.held_back |= {
         node: ",".join(sorted(ids)) for node, ids in sorted(tally.held_back.items())
     }
-    scene.findings.sets_held_back = len(tally.sets)
-    scene.findings.guard_limit = tally.limit
+    known = {item.name for item in scene.world.inventory}
+    found.without_inventory = frozenset(found.held_back) - known
+    found.sets_held_back = len(tally.sets)
+    found.guard_limit = tally.limit
 
 
 def deed(trouble: Cause, guest: Guest, running: RunningGuests, *, proven: bool, room: bool) -> Deed:
