@@ -7,12 +7,14 @@ their resourceVersion; an object whose write got no answer is read directly befo
 """
 
 import asyncio
+import bisect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol, TypeVar, cast
 
 from gpu import world
 from gpu.errors import DecodeError
+from gpu.model.snapshot import Snapshot
 from gpu.objects import binders, claims, classes, config_maps, nodes, workloads
 from gpu.objects.binders import GPUBinder
 from gpu.objects.claims import GPUClaim
@@ -73,6 +75,10 @@ _OWN: Final[Mapping[Kind, tuple[str, Callable[[Raw], HasMeta]]]] = {
 """Kinds the leader writes: the field of World they are in, and how an answer is read."""
 
 
+_MANY: Final = 16
+"""More than one object in so many is ours: one walk finds them sooner than as many searches."""
+
+
 class InThread(Protocol):
     """Run pure work beside the event loop; `asyncio.to_thread`, or in tests a direct call."""
 
@@ -97,16 +103,20 @@ class Live:
         self._reader = reader
         self._last_good = Settings()
         self._world: World | None = None
+        self._newest: Snapshot | None = None
+        """The last one anybody asked for: the next is made of it."""
         self.close = reader.subscribe(self._changed)
 
     def world(self) -> World:
         """Return the present World; the same object until the store changes."""
         if self._world is None:
-            self._world = read(self._reader, self._last_good)
+            self._world = read(self._reader, self._last_good).follow(self._newest)
             self._last_good = self._world.settings
         return self._world
 
     def _changed(self) -> None:
+        if self._world is not None:
+            self._newest = self._world.newest()
         self._world = None
 
 
@@ -130,31 +140,40 @@ def overlay(
     if not own:
         return items, {}
     needed: dict[ObjectKey, Own] = {}
-    shown: list[HasMeta] = []
-    seen: set[ObjectKey] = set()
-    for item in items:
-        known = own.get(item.meta.key)
-        if known is None:
-            shown.append(item)
-            continue
-        seen.add(item.meta.key)
-        if known.item is None:
-            if item.meta.uid == known.uid:
-                needed[item.meta.key] = known
-            else:
-                shown.append(item)
-        elif item.meta.version >= known.version:
-            shown.append(item)
-        else:
-            needed[item.meta.key] = known
-            shown.append(known.item)
+    shown = list(items)
+    dropped: list[int] = []
+    added: list[HasMeta] = []
+    places = _places(items, own)
     for key, known in own.items():
-        if key not in seen and known.item is not None and proved < known.version:
+        at = places.get(key)
+        if at is None:
+            if known.item is not None and proved < known.version:
+                needed[key] = known
+                added.append(known.item)
+        elif known.item is None:
+            if items[at].meta.uid == known.uid:
+                needed[key] = known
+                dropped.append(at)
+        elif items[at].meta.version < known.version:
             needed[key] = known
-            shown.append(known.item)
-    if len(needed) > 0 and any(key not in seen for key in needed):
-        shown.sort(key=lambda item: item.meta.key)
+            shown[at] = known.item
+    for at in sorted(dropped, reverse=True):
+        del shown[at]
+    for item in added:
+        bisect.insort(shown, item, key=_key_of)
     return tuple(shown), needed
+
+
+def _places(items: Items, own: Mapping[ObjectKey, Own]) -> dict[ObjectKey, int]:
+    """Return where each object that we know of stands, of those that the watch showed."""
+    if len(own) * _MANY > len(items):
+        return {item.meta.key: at for at, item in enumerate(items) if item.meta.key in own}
+    found = {key: bisect.bisect_left(items, key, key=_key_of) for key in own}
+    return {key: at for key, at in found.items() if at < len(items) and items[at].meta.key == key}
+
+
+def _key_of(item: HasMeta) -> ObjectKey:
+    return item.meta.key
 
 
 @dataclass(frozen=True, slots=True)

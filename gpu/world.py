@@ -5,7 +5,8 @@ from functools import cached_property
 
 from gpu import keys, settings
 from gpu.errors import SettingsError
-from gpu.model import snapshot
+from gpu.model import advance, snapshot
+from gpu.model.snapshot import Objects, Snapshot
 from gpu.objects.binders import GPUBinder
 from gpu.objects.claims import GPUClaim
 from gpu.objects.classes import GPUClass
@@ -46,9 +47,9 @@ class World:
     settings: Settings = field(default_factory=Settings)
 
     @cached_property
-    def snapshot(self) -> snapshot.Snapshot:
-        """The model's view; built once per World."""
-        return snapshot.build(
+    def snapshot(self) -> Snapshot:
+        """The model's view; made once per World, of an older one where `follow` named one."""
+        given = Objects(
             classes=self.classes,
             claims=self.claims,
             inventory=self.inventory,
@@ -60,8 +61,25 @@ class World:
             releases=self.releases,
             quotas=self.quotas,
             kubevirts=self.kubevirts,
-            settings=self.settings,
         )
+        before = self.__dict__.pop("_before", None)
+        if before is None:
+            return snapshot.of(given, self.settings)
+        return advance.advance(before, given, self.settings)
+
+    def follow(self, before: Snapshot | None) -> "World":
+        """Have the snapshot, if it is not made yet, made of an older one; returns this World.
+
+        It comes out the same, and sooner the less has changed. The older one is let go of then.
+        """
+        if before is not None and "snapshot" not in self.__dict__:
+            self.__dict__["_before"] = before
+        return self
+
+    def newest(self) -> Snapshot | None:
+        """Return the snapshot if it is made, else the older one it would be made of, if any."""
+        found: Snapshot | None = self.__dict__.get("snapshot", self.__dict__.get("_before"))
+        return found
 
     @cached_property
     def settings_map(self) -> ConfigMap | None:

@@ -34,7 +34,7 @@ from gpu.binder.writer import ChangeWriter
 from gpu.config import Config
 from gpu.model import sightings, usage
 from gpu.model.sightings import Sightings
-from gpu.model.snapshot import Draft
+from gpu.model.snapshot import Draft, Snapshot
 from gpu.objects import claims
 from gpu.objects.claims import GPUClaim
 from gpu.objects.nodes import GPUNode
@@ -58,6 +58,8 @@ class Passes:
     saves: Saves = field(default_factory=Saves)
     sightings: Sightings = field(default_factory=Sightings)
     """What this leader saw of pods that use claims, pass by pass."""
+    _snapshot: Snapshot | None = None
+    """Of the last pass: the next one's is made of it."""
     _expected: World | None = None
     """What the events of the last pass's own writes will show; None when it left work undone."""
 
@@ -74,12 +76,13 @@ class Passes:
         now = self.clock.now()
         echo = None if forced or self.saves.asked else self._expected
         opened = await self.in_thread(
-            lambda: None if seen == echo else _open(seen, self.config, now)
+            lambda: None if seen == echo else _open(seen, self._snapshot, self.config, now)
         )
         if opened is None:
             return PassReport(skipped=True)
         self._expected = None
         world, draft = opened
+        self._snapshot = draft.snapshot
         self.sightings = await self.in_thread(lambda: _observe(self.sightings, world, now))
         scene = Scene(
             world=world,
@@ -248,7 +251,7 @@ class _Run:
 
 def _observe(old: Sightings, world: World, now: datetime) -> Sightings:
     """Take one more look at pods and usage records. Runs in the thread."""
-    pods = sightings.observe(old, world.claims, world.pods, now)
+    pods = sightings.observe(old, world.snapshot.attached, world.snapshot.pods, now)
     if "workloads" in world.unserved:
         return replace(pods, records=replace(old.records, stored=frozenset(), missed={}))
     records = usage.remember(
@@ -266,14 +269,17 @@ def _stored(old: Sightings, uids: Iterable[str]) -> Sightings:
     return replace(old, records=replace(old.records, stored=old.records.stored.union(uids)))
 
 
-def _open(seen: World, config: Config, now: datetime) -> tuple[World, Draft]:
+def _open(
+    seen: World, before: Snapshot | None, config: Config, now: datetime
+) -> tuple[World, Draft]:
     """Forget inventory that is stale, build the snapshot, and open a draft of it.
 
     Stale inventory is unknown, as is one without devices (domain contract 2); what the leader
     publishes on it is kept. Runs in the thread: building takes long.
     """
     oldest = now - timedelta(seconds=config.grace.inventory_stale)
-    world = replace(seen, inventory=tuple(_current(node, oldest) for node in seen.inventory))
+    inventory = tuple(_current(node, oldest) for node in seen.inventory)
+    world = replace(seen, inventory=inventory).follow(before)
     return world, world.snapshot.draft()
 
 

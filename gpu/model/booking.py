@@ -38,13 +38,20 @@ def capacities(
     """
     served: dict[ResourceName, dict[NodeName, Units]] = {name: {} for name in resources}
     for node in nodes:
-        seen = _seen(inventory.get(node.name))
-        for resource, units in node.allocatable.items():
+        for resource, units in serves(node, inventory.get(node.name)).items():
             if resource in served:
-                serves = min(units, seen.get(resource, units))
-                if serves:
-                    served[resource][node.name] = Units(serves)
+                served[resource][node.name] = units
     return served
+
+
+def serves(node: Node, inventory: GPUNode | None) -> dict[ResourceName, Units]:
+    """Return what one node serves of each resource, none of them 0; whatever counts as a GPU."""
+    seen = _seen(inventory)
+    found = {
+        resource: Units(min(units, seen.get(resource, units)))
+        for resource, units in node.allocatable.items()
+    }
+    return {resource: units for resource, units in found.items() if units}
 
 
 def hold_claims(book: Ledger, claims: Iterable[GPUClaim], classes: Classes) -> None:

@@ -55,6 +55,14 @@ class Ledger:
             used_units=dict(self.used_units),
         )
 
+    def tidy(self) -> None:
+        """Forget what comes to nothing, and which nodes were touched; the amounts stand."""
+        for rooms in (self.held, self.reserved):
+            for resource, room in rooms.items():
+                rooms[resource] = {node: units for node, units in room.items() if units}
+        self.shared = {place: units for place, units in self.shared.items() if any(units)}
+        self.touched.clear()
+
     # Nodes.
 
     def free(self, node: NodeName, resource: ResourceName) -> int:
@@ -83,6 +91,10 @@ class Ledger:
             self._use(node, resource, units)
         else:
             self._share(node, resource, holder, (0, units))
+
+    def serve(self, node: NodeName, resource: ResourceName, units: int) -> None:
+        """Add capacity to a node (negative: take it back)."""
+        self._use(node, resource, -units)
 
     def reserve(self, node: NodeName, resource: ResourceName, units: int) -> None:
         """Promise free units to somebody who comes before new orders."""

@@ -9,9 +9,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from gpu.model import booking, coverage, indexes, ledger, names, tenancy
+from gpu.model import booking, coverage, indexes, ledger, names, pod_units, tenancy
 from gpu.model.indexes import Index, Indexed
 from gpu.model.ledger import Ledger
+from gpu.model.pod_units import Known, PodId, PodUnits
+from gpu.model.sets import ClaimSet
 from gpu.model.tenancy import Tree
 from gpu.objects.claims import GPUClaim, Phase
 from gpu.objects.classes import GPUClass
@@ -35,6 +37,29 @@ class Memo:
     eligible: dict[ClassName, frozenset[NodeName]] = field(default_factory=dict)
     counted: Ledger | None = None
     queued: "Draft | None" = None
+    shared: "dict[ObjectKey, ClaimSet] | None" = None
+    """Sets of more than one claim, by VM."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Objects:
+    """What a snapshot is made of."""
+
+    classes: tuple[GPUClass, ...]
+    claims: tuple[GPUClaim, ...]
+    inventory: tuple[GPUNode, ...]
+    nodes: tuple[Node, ...]
+    pods: tuple[Pod, ...]
+    vmis: tuple[VMI, ...]
+    vms: tuple[VM, ...]
+    namespaces: tuple[Namespace, ...]
+    releases: tuple[TenantRelease, ...]
+    quotas: tuple[TenantQuota, ...]
+    kubevirts: tuple[KubeVirt, ...]
+
+    def tree(self) -> Tree:
+        """Return the tenants they make."""
+        return tenancy.build(namespaces=self.namespaces, releases=self.releases, quotas=self.quotas)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -42,13 +67,9 @@ class Snapshot(Indexed):
     """One instant of the cluster, indexed. Build it with `build`; nothing in it may be changed."""
 
     classes: Mapping[ClassName, GPUClass]
-    claims: Mapping[ObjectKey, GPUClaim]
     nodes: Mapping[NodeName, Node]
+    inventory: Mapping[NodeName, GPUNode]
     vmis: Mapping[ObjectKey, VMI]
-    pods: Mapping[tuple[str, str], Pod]
-    """By namespace and uid: those that VMIs list as theirs or attachments have recorded."""
-    named: Mapping[ObjectKey, ObjectKey]
-    """Claim to the one VM whose template names it; one that several name is not in it."""
     settings: Settings
     tree: Tree
     permitted: frozenset[ResourceName] | None
@@ -63,7 +84,25 @@ class Snapshot(Indexed):
     """Pending claims that are not being deleted, oldest first, whatever they are for."""
     index: Index
     """Its claims by what phases ask for."""
+    pod_units: PodUnits
+    given: "Objects" = field(repr=False)
+    """What it was made of; the next one is made of it and of what changed."""
     memo: Memo = field(default_factory=Memo, repr=False)
+
+    @property
+    def claims(self) -> Mapping[ObjectKey, GPUClaim]:
+        """By key, in key order."""
+        return self.index.claims
+
+    @property
+    def named(self) -> Mapping[ObjectKey, ObjectKey]:
+        """Claim to the one VM whose template names it; one that several name is not in it."""
+        return self.index.named
+
+    @property
+    def pods(self) -> Mapping[PodId, Pod]:
+        """By namespace and uid: those that VMIs list as theirs or attachments have recorded."""
+        return self.pod_units.known
 
     def indexed(self) -> Index:
         """Return the index of its claims."""
@@ -112,6 +151,8 @@ class Draft(Indexed):
     """Nodes kept for the oldest Lost set of a resource, which fits nowhere yet."""
     lost_served: bool = False
     """Units of Lost sets have been reserved."""
+    waiting_sets: set[str] = field(default_factory=set)
+    """Lost sets, by id, that units are reserved for, or a node is kept."""
     changed: dict[ObjectKey, GPUClaim] = field(default_factory=dict)
     indexes: dict[ClassName, object] = field(default_factory=dict, repr=False)
     """For `placement`: what it knows of rooms, kept up to date from ledger.touched."""
@@ -274,43 +315,55 @@ def build(  # noqa: PLR0913 - one argument per kind of object, all by name
     Inventory without devices is unknown. It is the caller, who has a clock, that leaves out stale
     inventory.
     """
-    by_class = {item.name: item for item in sorted(classes, key=lambda item: item.name)}
-    keyed = {item.meta.key: item for item in claims}
-    by_key = {key: keyed[key] for key in sorted(keyed)}
-    by_node = {item.name: item for item in sorted(nodes, key=lambda item: item.name)}
-    by_vmi = {item.meta.key: item for item in vmis}
-    permitted = names.permitted(kubevirts)
-    resources = names.effective(by_class.values(), permitted)
-    capacities = booking.capacities(
-        by_node.values(), {item.name: item for item in inventory}, resources
+    given = Objects(
+        classes=tuple(classes),
+        claims=tuple(claims),
+        inventory=tuple(inventory),
+        nodes=tuple(nodes),
+        pods=tuple(pods),
+        vmis=tuple(vmis),
+        vms=tuple(vms),
+        namespaces=tuple(namespaces),
+        releases=tuple(releases),
+        quotas=tuple(quotas),
+        kubevirts=tuple(kubevirts),
     )
-    tree = tenancy.build(namespaces=namespaces, releases=releases, quotas=quotas)
+    return of(given, settings)
+
+
+def of(given: Objects, settings: Settings) -> Snapshot:
+    """Index objects from nothing: the reference that `advance` must equal."""
+    by_class = {item.name: item for item in sorted(given.classes, key=lambda item: item.name)}
+    keyed = {item.meta.key: item for item in given.claims}
+    by_key = {key: keyed[key] for key in sorted(keyed)}
+    by_node = {item.name: item for item in sorted(given.nodes, key=lambda item: item.name)}
+    by_inventory = {item.name: item for item in given.inventory}
+    by_vmi = {item.meta.key: item for item in sorted(given.vmis, key=lambda item: item.meta.key)}
+    permitted = names.permitted(given.kubevirts)
+    resources = names.effective(by_class.values(), permitted)
+    capacities = booking.capacities(by_node.values(), by_inventory, resources)
+    tree = given.tree()
+    named = coverage.named(given.vms)
+    index = indexes.of(by_key, named)
+    known = Known(
+        classes=by_class,
+        resources=frozenset(resources),
+        attached=index.marked["attached"],
+        vmis=by_vmi,
+    )
+    units = pod_units.of(given.pods, known)
     book = ledger.empty(tree, capacities)
     booking.hold_claims(book, by_key.values(), by_class)
-    pods = tuple(pods)
-    wanted = tuple(coverage.wants(pods, frozenset(resources)))
-    owned = coverage.owners(by_key.values(), by_vmi.values())
-    for pod, resource, units in wanted:
-        if pod.node is not None:
-            vm = owned.get((pod.meta.namespace, pod.meta.uid))
-            book.occupy(pod.node, resource, units, vm)
-    covered = booking.covered(by_key.values(), by_class) if wanted else {}
-    raw = coverage.raw_units(wanted, owned, covered)
-    book.load(booking.own_units(by_key.values(), raw, by_class))
+    for (node, resource, vm), amount in units.occupied.items():
+        book.occupy(node, resource, amount, vm)
+    book.load(booking.own_units(by_key.values(), units.raw, by_class))
     book.touched.clear()
     waiting = (claim for claim in by_key.values() if not booking.is_settled(claim))
-    named = coverage.named(vms)
     return Snapshot(
         classes=by_class,
-        claims=by_key,
         nodes=by_node,
+        inventory=by_inventory,
         vmis=by_vmi,
-        pods={
-            (pod.meta.namespace, pod.meta.uid): pod
-            for pod in pods
-            if (pod.meta.namespace, pod.meta.uid) in owned
-        },
-        named=named,
         settings=settings,
         tree=tree,
         permitted=permitted,
@@ -318,5 +371,7 @@ def build(  # noqa: PLR0913 - one argument per kind of object, all by name
         capacities=capacities,
         ledger=book,
         pending=tuple(sorted(waiting, key=lambda claim: claim.age)),
-        index=indexes.of(by_key, named),
+        index=index,
+        pod_units=units,
+        given=given,
     )
