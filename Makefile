@@ -9,8 +9,10 @@ PYTHON ?= python3
 T ?= tests
 # Port of kube-apiserver for `demo`; a free one when empty.
 PORT ?=
-# More words for `bench` and `accept`.
+# More words for `bench`, `soak` and `accept`.
 ARGS ?=
+# Steps of `soak`: events of the simulated world and passes.
+STEPS ?= 20000
 # The checker of `accept`; not part of this repository.
 WIRE_CHECK ?= ../shared/accept/wire_check.py
 
@@ -27,6 +29,10 @@ help: ## What can be made, this list
 .PHONY: demo
 demo: $(READY) ## A real control plane, the product and a story on this machine; leaves it running
 	@$(BIN)/python -m devcluster demo $(if $(PORT),--port=$(PORT))
+
+.PHONY: demo-story
+demo-story: $(READY) ## A cordon, a drain, a lost node and its return, told on the demo
+	@$(BIN)/python -m devcluster demo-story
 
 .PHONY: demo-down
 demo-down: $(READY) ## Stop exactly what `make demo` started
@@ -60,7 +66,7 @@ fmt: $(READY) ## Format the code and mend what ruff can mend
 
 .PHONY: unit
 unit: $(READY) ## Tests that need no control plane, under a minute
-	@$(BIN)/pytest -m "not real" $(T)
+	@$(BIN)/pytest -m "not real and not long" $(T)
 
 .PHONY: test
 test: build-binaries ## All tests, on a real control plane where they want one
@@ -73,6 +79,10 @@ full: build-binaries ## All tests, sampled ones whole
 .PHONY: bench
 bench: build-binaries ## Figures on a real control plane, with their spread; ARGS=--help for choices
 	@$(BIN)/python -m bench $(ARGS)
+
+.PHONY: soak
+soak: $(READY) ## The binder on simulated clusters under faults; STEPS=20000 ARGS=--help
+	@$(BIN)/python -m soak --steps $(STEPS) $(ARGS)
 
 .PHONY: accept
 accept: build-binaries ## Judge the served resources as a stranger would, by WIRE_CHECK; ARGS=--resource=gpuoffers

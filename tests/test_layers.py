@@ -24,6 +24,7 @@ TOP_FOLDERS = {
     "gpu",
     "openapi",
     "policies",
+    "soak",
     "tests",
 }
 TOP_FILES = {
@@ -35,7 +36,7 @@ TOP_FILES = {
     "pyproject.toml",
 }
 PRODUCT = ("gpu", "apiserver", "policies", "openapi")
-DEVELOPMENT = ("devcluster", "bench")
+DEVELOPMENT = ("devcluster", "bench", "soak")
 MOST_LINES = 400
 SAMPLE = 20
 NOT_A_NAME = {"util", "utils", "helper", "helpers", "common", "misc"}

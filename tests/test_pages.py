@@ -11,7 +11,7 @@ from gpu.objects import claims
 
 ROOT = Path(__file__).parent.parent
 PAGES = tuple(sorted((*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"))))
-PRODUCT = ("gpu", "apiserver", "policies", "openapi", "devcluster", "bench")
+PRODUCT = ("gpu", "apiserver", "policies", "openapi", "devcluster", "bench", "soak")
 COMING = re.compile(r" \[(?:\d|later)\]$")
 LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)")
 MAKE = re.compile(r"(?:^|`)make((?: [a-z-]+)+)", re.MULTILINE)

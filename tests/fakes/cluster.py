@@ -79,13 +79,13 @@ class FakeCluster:
 
     def put(self, kind: Kind, body: Json) -> dict[str, Any]:
         """Store an object as it is, status and all, as if it had always been there."""
-        body = copy.deepcopy(dict(body))
+        body = merging.fresh(dict(body))
         body |= {"apiVersion": kind.api_version, "kind": kind.kind}
         meta = body.setdefault("metadata", {})
         meta.setdefault("uid", f"uid-{next(self._uids)}")
         meta.setdefault("creationTimestamp", CREATED)
         meta.setdefault("generation", 1)
-        return copy.deepcopy(self._store(kind, rules.key_of(body), body))
+        return merging.fresh(self._store(kind, rules.key_of(body), body))
 
     def fail(self, *faults: Fault) -> None:
         """Plan faults, counted from the next write."""
@@ -139,7 +139,7 @@ class FakeCluster:
         self, kind: Kind, name: str, namespace: str | None = None, **_how: Any
     ) -> dict[str, Any]:
         await self._arrive(kind)
-        return copy.deepcopy(self._find(kind, ObjectKey(namespace or "", name)))
+        return merging.fresh(self._find(kind, ObjectKey(namespace or "", name)))
 
     async def list(self, kind: Kind, namespace: str | None = None, **which: Any) -> wire.ListPage:
         await self._arrive(kind)
@@ -157,7 +157,7 @@ class FakeCluster:
         if rest:
             more = f"page-{next(self._names)}"
             self._pages[more] = (version, rest)
-        return wire.ListPage(tuple(copy.deepcopy(items[:limit])), str(version), more)
+        return wire.ListPage(tuple(merging.fresh(items[:limit])), str(version), more)
 
     async def list_all(
         self, kind: Kind, namespace: str | None = None, **which: Any
@@ -165,7 +165,7 @@ class FakeCluster:
         return await self.list(kind, namespace, **which)
 
     async def create(self, kind: Kind, body: Json, **how: Any) -> dict[str, Any]:
-        made = copy.deepcopy(dict(body)) | {"apiVersion": kind.api_version, "kind": kind.kind}
+        made = merging.fresh(dict(body)) | {"apiVersion": kind.api_version, "kind": kind.kind}
         meta = made["metadata"] = dict(made.get("metadata") or {})
         if "name" not in meta and meta.get("generateName"):
             meta["name"] = f"{meta['generateName']}{next(self._names):05d}"
@@ -194,7 +194,7 @@ class FakeCluster:
                 raise rules.error(
                     422, "Invalid", "must be specified for an update", kind, live["metadata"]
                 )
-            return self._next(kind, live, copy.deepcopy(dict(body)), sub)
+            return self._next(kind, live, merging.fresh(dict(body)), sub)
 
         return await self._write(Write("update", kind, rules.key_of(body), sub, body), run, how)
 
@@ -208,7 +208,7 @@ class FakeCluster:
 
         def run() -> dict[str, Any]:
             live = self._find(kind, key)
-            return self._next(kind, live, merging.merge(live, copy.deepcopy(patch)), sub)
+            return self._next(kind, live, merging.merge(live, merging.fresh(patch)), sub)
 
         return await self._write(Write("patch", kind, key, sub, patch), run, how)
 
@@ -219,7 +219,7 @@ class FakeCluster:
         record = (kind, key, how["field_manager"], sub)
 
         def run() -> dict[str, Any]:
-            body_now = copy.deepcopy(dict(body)) | {
+            body_now = merging.fresh(dict(body)) | {
                 "apiVersion": kind.api_version,
                 "kind": kind.kind,
             }
@@ -255,7 +255,7 @@ class FakeCluster:
             for wanted, held in (("uid", "uid"), ("resource_version", "resourceVersion")):
                 if how.get(wanted) and how[wanted] != meta[held]:
                     raise rules.error(409, "Conflict", f"Precondition failed: {held}", kind, meta)
-            gone = copy.deepcopy(live)
+            gone = merging.fresh(live)
             if "deletionTimestamp" not in meta:
                 gone["metadata"] |= {
                     "deletionTimestamp": CREATED,
@@ -322,7 +322,7 @@ class FakeCluster:
             made = self._store(write.kind, write.key, made)
         if fault is not None:
             raise fault.error
-        return copy.deepcopy(made)
+        return merging.fresh(made)
 
     def _find(self, kind: Kind, key: ObjectKey) -> dict[str, Any]:
         found = self._objects.get(kind, {}).get(key)
@@ -344,7 +344,7 @@ class FakeCluster:
         if wanted["metadata"].get("uid", meta["uid"]) != meta["uid"]:
             raise rules.error(409, "Conflict", "Precondition failed: UID", kind, meta)
         if sub == "status":
-            return {**copy.deepcopy(live), **rules.part(wanted, "status")}
+            return {**merging.fresh(live), **rules.part(wanted, "status")}
         if self._has_status(kind):
             wanted = {name: value for name, value in wanted.items() if name != "status"}
             wanted |= rules.part(live, "status")
@@ -361,7 +361,7 @@ class FakeCluster:
         """Keep an object, or let it go when it is deleted and nothing holds it; tell the watches."""
         objects = self._objects.setdefault(kind, {})
         before = objects.get(key)
-        made = copy.deepcopy(made)
+        made = merging.fresh(made)
         if before is not None and made == before:
             return made  # nothing changed: no new version, no event
         self._version += 1

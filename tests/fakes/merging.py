@@ -12,6 +12,15 @@ KEYS_OF_LISTS = {
 """Lists that are maps, and the field that is their key; every other list is replaced whole."""
 
 
+def fresh(value: Any) -> Any:
+    """Return a copy of a JSON value; several times faster than copy.deepcopy, which fits anything."""
+    if isinstance(value, dict):
+        return {name: fresh(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [fresh(item) for item in value]
+    return value
+
+
 def merge(old: Any, patch: Any) -> Any:
     """Return `old` with a merge patch; null takes a field away."""
     if not isinstance(patch, dict):

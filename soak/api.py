@@ -1,0 +1,117 @@
+"""The API server of a soak: FakeCluster with the fence policy and the claim's CRD rules in force.
+
+Also counts changes by kind, so that watches need not look at what did not change.
+"""
+
+import copy
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from gpu import keys
+from gpu.cluster import errors
+from gpu.objects import claims, kinds
+from gpu.objects.kinds import Kind
+from gpu.objects.meta import ObjectKey
+from tests.fakes import rules
+from tests.fakes.cluster import FakeCluster
+
+Raw = dict[str, Any]
+PLACEMENT = ("phase", "nodeName", "boundAt", "term")
+BINDER = ObjectKey("", keys.BINDER_NAME)
+
+
+class Api(FakeCluster):
+    """Reads of the simulator are direct; a stored dict is never changed in place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts: Counter[Kind] = Counter()
+        self.illegal: list[str] = []
+        """Writes of a leader that the CRD's rules refuse: always a bug of the binder."""
+        self.decoded: dict[tuple[str, str], Any] = {}
+        """Typed views by uid and version, which never change; for all watches."""
+        self.fenced = 0
+        """Placements of an earlier term that were refused."""
+
+    # The simulator's side: direct, in no time.
+
+    def all(self, kind: Kind) -> list[Raw]:
+        """Every object of a kind, by key."""
+        found = self._objects.get(kind, {})
+        return [found[key] for key in sorted(found)]
+
+    def find(self, kind: Kind, key: ObjectKey) -> Raw | None:
+        return self._objects.get(kind, {}).get(key)
+
+    def edit(self, kind: Kind, raw: Raw, change: Callable[[Raw], None]) -> Raw | None:
+        """Store the object changed; None when it is not there any more."""
+        live = self.find(kind, rules.key_of(raw))
+        if live is None or live["metadata"]["uid"] != raw["metadata"]["uid"]:
+            return None
+        fresh = copy.deepcopy(live)
+        change(fresh)
+        if rules.spec_of(fresh) != rules.spec_of(live):
+            fresh["metadata"]["generation"] = live["metadata"].get("generation", 0) + 1
+        return self._store(kind, rules.key_of(raw), fresh)
+
+    def remove(self, kind: Kind, raw: Raw, at: str) -> None:
+        """Delete an object as somebody would: finalizers keep it."""
+        self.edit(kind, raw, lambda it: it["metadata"].setdefault("deletionTimestamp", at))
+
+    def erase(self, kind: Kind, raw: Raw) -> None:
+        """Have the object be gone, finalizers or not: grace period 0, or their owner is done."""
+
+        def gone(it: Raw) -> None:
+            it["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": []}
+
+        self.edit(kind, raw, gone)
+
+    # What a real API server does beside FakeCluster.
+
+    def _store(self, kind: Kind, key: ObjectKey, made: Raw) -> Raw:
+        self.counts[kind] += 1
+        stored = super()._store(kind, key, made)
+        self._history.clear()
+        return stored
+
+    def _next(self, kind: Kind, live: Raw, wanted: Raw, sub: str | None) -> Raw:
+        made = super()._next(kind, live, wanted, sub)
+        if kind == kinds.GPU_CLAIMS:
+            self._admit(live, made)
+        return made
+
+    def _admit(self, old: Raw, new: Raw) -> None:
+        before, after = old.get("status") or {}, new.get("status") or {}
+        if all(before.get(field) == after.get(field) for field in PLACEMENT):
+            return
+        meta = new["metadata"]
+        binder = self.find(kinds.GPU_BINDERS, BINDER)
+        term = after.get("term", 0)
+        leading = ((binder or {}).get("status") or {}).get("term", 0)
+        if binder is None or term < leading:
+            self.fenced += 1
+            raise errors.from_status(
+                {
+                    "code": 422,
+                    "reason": "Invalid",
+                    "message": f"gpuclaim {meta['name']}: term {term}, {leading} places now",
+                }
+            )
+        if wrong := _illegal(before, after):
+            self.illegal.append(f"{meta['namespace']}/{meta['name']}: {wrong}")
+            raise errors.from_status({"code": 422, "reason": "Invalid", "message": wrong})
+
+
+def _illegal(before: Raw, after: Raw) -> str:
+    """Return which rule of the claim's CRD a status breaks."""
+    was, now = before.get("phase", "Pending"), after.get("phase")
+    if now is None or ("term" in before and "term" not in after):
+        return "status, phase and term may not be removed"
+    if claims.Phase(now) not in claims.TRANSITIONS[claims.Phase(was)]:
+        return f"phase goes from {was} to {now}"
+    if now == "Bound" and not (after.get("nodeName") and after.get("boundAt") and "term" in after):
+        return "a Bound claim has nodeName, boundAt and term"
+    if now == "Pending" and (after.get("nodeName") or after.get("boundAt")):
+        return "a Pending claim has neither nodeName nor boundAt"
+    return ""

@@ -1,0 +1,84 @@
+"""What must be so when nothing disturbs: whole sets, passes that write nothing, everything placed."""
+
+from typing import Final
+
+from gpu.binder import phases
+from gpu.binder.report import PassReport
+from gpu.objects import kinds
+from soak import events
+from soak.judge import Judge
+from soak.leading import Leaders
+from soak.site import Site
+
+BUILT: Final = frozenset(phase.name for phase in phases.PASS)
+STILL: Final = 12
+"""Undisturbed passes after which one must have written nothing."""
+ROUNDS: Final = 60
+MOVES_ON: Final = {"EndGuest", "DeleteClaim", "DropRecord"}
+"""Writes after which the cluster changes by itself."""
+
+
+async def look(leaders: Leaders, judge: Judge) -> list[str]:
+    """Run undisturbed passes until one writes nothing; returns what is wrong then."""
+    last: PassReport | None = None
+    for _ in range(STILL):
+        report, wrong = await leaders.undisturbed()
+        wrong += judge.look()
+        if wrong:
+            return wrong
+        if report is None:
+            last = None  # it was deposed by a leader that no longer is, or its term was raised
+            continue
+        if not report.written and not report.failed:
+            return [] if report.quarantined else judge.torn(BUILT)
+        if last is not None and _is_done(last) and report.written:
+            words = f"wrote {dict(report.written)}, the one before wrote {dict(last.written)}"
+            return [f"not still: an undisturbed pass {words} and left nothing undone"]
+        last = report
+    return [f"still writing after {STILL} undisturbed passes: {last}"]
+
+
+async def settle(site: Site, leaders: Leaders, judge: Judge) -> list[str]:
+    """End all faults, let time pass and guests run or end; then everything that fits is placed."""
+    wrong = await _calm_down(site, leaders)
+    for _ in range(ROUNDS):
+        if wrong:
+            return wrong
+        before = (site.api.counts[kinds.GPU_CLAIMS], site.api.counts[kinds.PODS])
+        site.host_deletes_records = False
+        events.controllers(site)
+        site.pass_time(45)
+        _, wrong = await leaders.undisturbed()
+        wrong += judge.look()
+        if before == (site.api.counts[kinds.GPU_CLAIMS], site.api.counts[kinds.PODS]):
+            break
+    site.pass_time(600)
+    return wrong or await look(leaders, judge) or judge.finished(BUILT)
+
+
+async def _calm_down(site: Site, leaders: Leaders) -> list[str]:
+    wrong: list[str] = []
+    while site.old:
+        wrong += await leaders.steps()["thaw"]()
+    while site.late:
+        await leaders.steps()["land"]()
+    leaders.enabled, site.leader = True, None
+    for machine in site.machines.values():
+        machine.agent = "honest"
+        machine.down.clear()
+        if not machine.connected:
+            events.reconnect(site)
+        if not machine.on and site.rng.random() < 0.5:
+            events.power_on(site)
+    for machine in site.machines.values():
+        if machine.on and not machine.connected:
+            machine.connected, machine.since = True, site.clock.monotonic()
+    for vmi in site.api.all(kinds.VMIS):
+        if site.rng.random() < 0.5:
+            site.api.remove(kinds.VMIS, vmi, site.now())
+    site.tick()
+    return wrong
+
+
+def _is_done(report: PassReport) -> bool:
+    return not (report.again or report.failed or MOVES_ON & report.written.keys())

@@ -1,0 +1,157 @@
+"""What must be so in the end, long after the last fault: judged by trying every node, naively."""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from gpu import keys
+from gpu.objects import kinds
+from soak.site import Raw, Site
+
+Place = tuple[str, str]
+
+
+def unbound(site: Site, in_use: Counter[Place]) -> list[str]:
+    """Return orders that fit and are not Bound; none is judged while a Lost set waits."""
+    claims = site.claims()
+    if any(_phase(claim) == "Lost" for claim in claims):
+        return []
+    waiting = [it for it in claims if _phase(it) == "Pending" and _is_order(it)]
+    waiting.sort(key=lambda it: (it["metadata"]["creationTimestamp"], it["metadata"]["uid"]))
+    older: list[Raw] = []
+    wrong = []
+    for claim in waiting:
+        if _fits(site, claim, in_use) and not _breaks_budget(site, [*older, claim]):
+            wrong.append(
+                f"left Pending: {_key(claim)}, {claim['spec']['count']} of "
+                f"{claim['spec']['className']}, which fits: {claim.get('status')}"
+            )
+        older.append(claim)
+    return wrong
+
+
+def kept(site: Site, built: frozenset[str]) -> list[str]:
+    """Return deleted claims that nothing uses any more and that are still there."""
+    wrong = []
+    running = {uid for guest in site.guests for uid in guest.claims}
+    for claim in site.claims():
+        meta, attached = claim["metadata"], (claim.get("status") or {}).get("attachedTo")
+        if "deletionTimestamp" not in meta or (attached and "attachments" not in built):
+            continue
+        if meta["uid"] not in running and not _may_run(site, attached or {}):
+            wrong.append(f"kept for ever: {_key(claim)} is deleted and nothing uses it: {attached}")
+    return wrong
+
+
+def _may_run(site: Site, attached: Raw) -> bool:
+    """Say whether the binder cannot know: a recorded pod on a machine that stays silent, or a VMI."""
+    if not attached:
+        return False
+    for pod in attached.get("pods") or []:
+        machine = site.machines.get(pod.get("node", ""))
+        if not pod.get("ended") and machine is not None and not machine.works:
+            return True
+    return any(
+        vmi["metadata"]["name"] == attached["name"] and "deletionTimestamp" not in vmi["metadata"]
+        for vmi in site.api.all(kinds.VMIS)
+    )
+
+
+def _fits(site: Site, claim: Raw, in_use: Counter[Place]) -> bool:
+    offer = next(
+        (
+            it
+            for it in site.api.all(kinds.GPU_CLASSES)
+            if it["metadata"]["name"] == claim["spec"]["className"]
+        ),
+        None,
+    )
+    if offer is None or "deletionTimestamp" in offer["metadata"] or offer["spec"].get("retired"):
+        return False
+    resource = offer["spec"]["source"]["devicePlugin"]["resourceName"]
+    return any(
+        _takes(node, offer)
+        and int(node["status"]["allocatable"].get(resource, "0"))
+        - in_use[node["metadata"]["name"], resource]
+        >= claim["spec"]["count"]
+        for node in site.api.all(kinds.NODES)
+    )
+
+
+def _takes(node: Raw, offer: Raw) -> bool:
+    tainted = bool(node["spec"].get("taints")) and not offer["spec"].get("tolerations")
+    ready = node["status"]["conditions"][0]["status"] == "True"
+    return ready and not node["spec"].get("unschedulable") and not tainted
+
+
+def _is_order(claim: Raw) -> bool:
+    attached = (claim.get("status") or {}).get("attachedTo")
+    return attached is None and "deletionTimestamp" not in claim["metadata"]
+
+
+def _breaks_budget(site: Site, more: Iterable[Raw]) -> bool:
+    """Say whether settled claims and these use more than a tenant above the last one declares."""
+    *older, order = more
+    settled = [it for it in site.claims() if _phase(it) != "Pending" or _is_deleted(it)]
+    counted = [*settled, *older, order]
+    declared = {_tenant_of(it): _quotas(it) for it in site.api.all(kinds.HELM_RELEASES)}
+    return any(
+        used(site, counted, declared, one, key) > declared[one][key]
+        for one in line(order["metadata"]["namespace"])
+        for key in keys_of(site, order)
+        if key in declared.get(one, {})
+    )
+
+
+def used(
+    site: Site, claims: list[Raw], declared: dict[str, dict[str, int]], tenant: str, key: str
+) -> int:
+    """Sum a key up over a tenant and those below it, by recursion."""
+    own = sum(
+        it["spec"]["count"]
+        for it in claims
+        if it["metadata"]["namespace"] == tenant and key in keys_of(site, it)
+    )
+    for child in {*site.tenants, *declared}:
+        if next(iter(list(line(child))[1:]), None) == tenant:
+            below = used(site, claims, declared, child, key)
+            own += max(below, declared.get(child, {}).get(key, 0))
+    return own
+
+
+def line(tenant: str) -> Iterable[str]:
+    """A tenant and those above it."""
+    yield tenant
+    while tenant != keys.TENANT_ROOT:
+        above = tenant.rpartition("-")[0]
+        tenant = keys.TENANT_ROOT if above == "tenant" else above
+        yield tenant
+
+
+def keys_of(site: Site, claim: Raw) -> set[str]:
+    name = claim["spec"]["className"]
+    resource = site.resource_of(name)
+    found = {keys.quota_key_of_class(name), keys.QUOTA_TOTAL}
+    return found | {resource} if resource else found
+
+
+def _quotas(release: Raw) -> dict[str, int]:
+    return {key: int(units) for key, units in release["spec"]["values"]["resourceQuotas"].items()}
+
+
+def _tenant_of(release: Raw) -> str:
+    meta = release["metadata"]
+    if meta["namespace"] == keys.TENANT_ROOT:
+        return str(meta["name"])
+    return f"{meta['namespace']}-{meta['name'].removeprefix('tenant-')}"
+
+
+def _phase(claim: Raw) -> str:
+    return str((claim.get("status") or {}).get("phase", "Pending"))
+
+
+def _is_deleted(claim: Raw) -> bool:
+    return "deletionTimestamp" in claim["metadata"]
+
+
+def _key(claim: Raw) -> str:
+    return f"{claim['metadata']['namespace']}/{claim['metadata']['name']}"

@@ -1,0 +1,146 @@
+"""The judge: after every step it compares the stored claims with the truth, by its own sums.
+
+It imports nothing of `gpu.model` or `gpu.binder`. What it knows and the binder does not: which
+guests really run, and where.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpu.objects import kinds
+from soak import finish
+from soak.site import Raw, Site
+
+Place = tuple[str, str]
+"""Node and resource."""
+
+
+@dataclass(frozen=True)
+class Stand:
+    """A claim as the judge looks at it."""
+
+    name: str
+    phase: str
+    node: str
+    class_name: str
+    units: int
+    vm: str
+    """`namespace/name` of the VM it is attached to; empty when it is attached to nothing."""
+
+
+@dataclass
+class Judge:
+    """Keeps how things stood after the last step. `look` returns what is wrong now, in words."""
+
+    site: Site
+    stands: dict[str, Stand] = field(default_factory=dict)
+    """By uid."""
+    resources: dict[str, str] = field(default_factory=dict)
+    """Class to resource name, of classes that are gone as well."""
+    _seen: tuple[int, int] = (-1, -1)
+
+    def look(self) -> list[str]:
+        """Compare with the last look."""
+        api = self.site.api
+        wrong = [f"a leader sent what the CRD refuses: {words}" for words in api.illegal]
+        api.illegal.clear()
+        seen = (api.counts[kinds.GPU_CLAIMS], api.counts[kinds.GPU_CLASSES])
+        if seen != self._seen:
+            self._seen = seen
+            for offer in api.all(kinds.GPU_CLASSES):
+                name = offer["metadata"]["name"]
+                self.resources[name] = offer["spec"]["source"]["devicePlugin"]["resourceName"]
+            now = {raw["metadata"]["uid"]: stand_of(raw) for raw in self.site.claims()}
+            wrong += self._booked(now)
+            self.stands = now
+        return wrong + self._guests()
+
+    def in_use(self, stands: dict[str, Stand]) -> Counter[Place]:
+        """Units that are spoken for: held by Bound claims, or in use by guests that really run."""
+        held: Counter[tuple[str, str, str]] = Counter()
+        used: Counter[tuple[str, str, str]] = Counter()
+        for uid, stand in stands.items():
+            if stand.phase == "Bound":
+                resource = self.resources.get(stand.class_name, stand.class_name)
+                held[stand.node, resource, stand.vm or uid] += stand.units
+        for guest in self.site.guests:
+            for resource, units in guest.units.items():
+                used[guest.node, resource, guest.vm] += units
+        found: Counter[Place] = Counter()
+        for place in held.keys() | used.keys():
+            found[place[:2]] += max(held[place], used[place])
+        return found
+
+    def torn(self, built: frozenset[str]) -> list[str]:
+        """After undisturbed passes no set is partly Lost."""
+        if "sets" not in built:
+            return []
+        phases: dict[str, set[str]] = {}
+        for stand in self.stands.values():
+            if stand.vm:
+                phases.setdefault(stand.vm, set()).add(stand.phase)
+        return [
+            f"partly Lost after an undisturbed pass: the set of VM {vm}"
+            for vm, found in phases.items()
+            if {"Lost", "Bound"} <= found
+        ]
+
+    def finished(self, built: frozenset[str]) -> list[str]:
+        """After all faults: orders that fit are Bound, and deleted claims that may go are gone."""
+        return finish.unbound(self.site, self.in_use(self.stands)) + finish.kept(self.site, built)
+
+    def _booked(self, now: dict[str, Stand]) -> list[str]:
+        """No unit is booked twice: wherever a claim was bound just now, all of it is really there."""
+        places = {
+            (stand.node, self.resources.get(stand.class_name, "")): stand
+            for uid, stand in now.items()
+            if stand.phase == "Bound" and not _stood(self.stands.get(uid), stand)
+        }
+        if not places:
+            return []
+        in_use = self.in_use(now)
+        wrong = []
+        for place, stand in places.items():
+            machine = self.site.machines.get(place[0])
+            there = machine.units.get(place[1], 0) if machine else 0
+            if in_use[place] > there:
+                wrong.append(
+                    f"booked twice: {stand.name} was bound to {place[0]}, where {in_use[place]} "
+                    f"of {there} units of {place[1]} are now spoken for"
+                )
+        return wrong
+
+    def _guests(self) -> list[str]:
+        """Nothing is released, detached or held elsewhere while its guest really runs."""
+        wrong = []
+        for guest in self.site.guests:
+            for uid, name in guest.claims.items():
+                stand = self.stands.get(uid)
+                if stand is None:
+                    wrong.append(f"released too early: {name}, its guest runs on {guest.node}")
+                elif not stand.vm:
+                    wrong.append(f"detached too early: {name}, its guest runs on {guest.node}")
+                elif stand.phase == "Bound" and stand.node != guest.node:
+                    wrong.append(
+                        f"moved too early: {name} is held on {stand.node}, its guest runs on "
+                        f"{guest.node}"
+                    )
+        return wrong
+
+
+def stand_of(raw: Raw) -> Stand:
+    meta, status = raw["metadata"], raw.get("status") or {}
+    attached: dict[str, Any] = status.get("attachedTo") or {}
+    return Stand(
+        name=f"{meta['namespace']}/{meta['name']}",
+        phase=status.get("phase", "Pending"),
+        node=status.get("nodeName") or "",
+        class_name=raw["spec"]["className"],
+        units=raw["spec"]["count"],
+        vm=f"{meta['namespace']}/{attached['name']}" if attached else "",
+    )
+
+
+def _stood(before: Stand | None, now: Stand) -> bool:
+    return before is not None and before.phase == "Bound" and before.node == now.node

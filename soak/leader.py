@@ -1,0 +1,118 @@
+"""One leader as it is built in `gpu.binder.lead`, with its passes driven one by one."""
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpu.binder.fence import Deposed, Fence
+from gpu.binder.quarantine import Quarantine
+from gpu.binder.report import PassReport
+from gpu.binder.run_pass import Passes
+from gpu.binder.term import Election
+from gpu.binder.writer import ChangeWriter
+from gpu.config import Config
+from gpu.reading import FreshView
+from soak.api import Api
+from soak.line import Line
+from soak.watch import Watch
+from tests.fakes.clock import FakeClock
+
+
+async def _at_once(work: Any) -> Any:
+    return work()
+
+
+@dataclass
+class Hold:
+    """A lease; `blind` says that it lasts whatever the time is: asked a moment before a freeze."""
+
+    clock: FakeClock
+    until: float
+    blind: bool = False
+
+    @property
+    def remaining(self) -> float:
+        return 15.0 if self.blind else self.until - self.clock.monotonic()
+
+
+@dataclass
+class Leader:
+    """One leadership. `passes` is None until it is elected."""
+
+    api: Api
+    clock: FakeClock
+    config: Config
+    line: Line
+    watch: Watch
+    hold: Hold
+    term: int = 0
+    passes: Passes | None = None
+    deposed: bool = False
+    crashes: list[BaseException] = field(default_factory=list)
+    task: "asyncio.Task[PassReport | None] | None" = None
+    shown: dict[type, tuple[Any, ...]] = field(default_factory=dict)
+    """What its watch showed when its last pass began."""
+
+    async def elect(self) -> None:
+        """Raise the term, wait, list."""
+        view = FreshView(self.watch, self.line)
+        fence = await Election(
+            reader=self.watch,
+            writer=self.line,
+            view=view,
+            config=self.config,
+            clock=self.clock,
+            hold=self.hold,
+        ).win()
+        pace = self.config.pace
+        self.term = fence.term
+        self.passes = Passes(
+            view=view,
+            writer=ChangeWriter(
+                api=self.line,
+                view=view,
+                fence=Fence(term=fence.term, hold=self.hold),
+                write_timeout=pace.write_timeout,
+            ),
+            quarantine=Quarantine(first=pace.quarantine_first, most=pace.quarantine_most),
+            config=self.config,
+            clock=self.clock,
+            in_thread=_at_once,
+        )
+
+    async def once(self, *, forced: bool = True) -> PassReport | None:
+        """Run a pass; None when it was deposed, could not read, crashed, or froze in the middle."""
+        assert self.task is None, "frozen"
+        frozen = asyncio.ensure_future(self.line.frozen.wait())
+        task = asyncio.ensure_future(self._once(forced=forced))
+        await asyncio.wait({task, frozen}, return_when=asyncio.FIRST_COMPLETED)
+        frozen.cancel()
+        if not task.done():
+            self.task = task
+            return None
+        return task.result()
+
+    async def thaw(self) -> None:
+        """Let a frozen pass go on to its end."""
+        task, self.task = self.task, None
+        if task is not None:
+            self.line.thawed.set()
+            await task
+
+    async def kill(self) -> None:
+        """Let a frozen pass go no further."""
+        task, self.task = self.task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _once(self, *, forced: bool) -> PassReport | None:
+        assert self.passes is not None
+        try:
+            return await self.passes.once(forced=forced)
+        except Deposed:
+            self.deposed = True
+        except Exception as error:  # noqa: BLE001 -- the judge says which is a bug
+            if self.line.outcome(error) is None:
+                self.crashes.append(error)
+        return None
