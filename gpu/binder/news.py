@@ -38,6 +38,13 @@ REASONS: Final = (
 )
 """Reasons of Events that are not reasons of a condition or codes of a refusal as well."""
 
+_TOLD: Final = (
+    conditions.LOST,
+    conditions.DEGRADED,
+    conditions.WAITING,
+    conditions.RELEASING,
+)
+"""Conditions of a claim whose reasons are news, the worst first."""
 _READY: Final = "Ready"
 _BAD_WHEN_TRUE: Final = frozenset({"LossesHeldBack"})
 _TOLD_ELSEWHERE: Final = frozenset({"PlansChecked"})
@@ -95,6 +102,7 @@ def of(change: Change) -> tuple[News, ...]:
             | changes.Detach()
             | changes.Degrade()
             | changes.Explain()
+            | changes.ExplainKept()
             | changes.ExplainRefused()
         ):
             return tuple(_claim_told(change))
@@ -150,7 +158,7 @@ def _told(change: ClaimStatus) -> tuple[str, str, bool] | None:
 def _turned(change: ClaimStatus) -> tuple[str, str, bool] | None:
     """Return the first condition that says something bad which the claim did not say before."""
     after = results.after(change).conditions
-    for kind in (conditions.LOST, conditions.DEGRADED, conditions.WAITING):
+    for kind in _TOLD:
         found = meta.condition(after, kind)
         if found is not None and found.reason != conditions.reason_of(change.claim, kind):
             return found.reason, found.message, True
