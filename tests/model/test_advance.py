@@ -25,6 +25,7 @@ from tests.builders import (
     budget,
 )
 
+FEW, MANY = 12, 500
 MIXED = ("claims", "nodes", "inventory", "pods", "vmis", "vms")
 """What a step changes object by object; the rest is swapped whole."""
 MARKS = ("unfinalized", "deleting", "lost", "attached")
@@ -125,7 +126,10 @@ def mixed(draw, old, other):
     return found
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@settings(
+    max_examples=MANY if settings.default.max_examples >= MANY else FEW,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 @given(histories(), st.booleans())
 def test_a_snapshot_made_of_the_one_before_equals_one_made_of_nothing(history, asked):
     with pytest.MonkeyPatch.context() as patch:

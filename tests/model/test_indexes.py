@@ -8,6 +8,7 @@ from gpu.objects.claims import Phase
 from tests import strategies
 from tests.builders import a_claim, a_snapshot, a_vm
 
+FEW, MANY = 20, 500
 WALKS = {
     "unfinalized": indexes.is_unfinalized,
     "deleting": indexes.is_held_back,
@@ -41,7 +42,10 @@ def asked(view):
     return marks, nodes, held, view.sets
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@settings(
+    max_examples=MANY if settings.default.max_examples >= MANY else FEW,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 @given(strategies.clusters(), st.data())
 def test_an_index_answers_as_a_walk_does_whatever_was_put_kept_or_undone(objects, data):
     snapshot = a_snapshot(**objects)
