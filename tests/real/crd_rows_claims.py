@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from gpu.objects import kinds
 from gpu.objects.claims import TRANSITIONS, Phase
+from tests.real import crd_rows_times
 from tests.real.crd_rows import (
     BOUND,
     CONDITION,
@@ -295,6 +296,8 @@ ENTRIES: Final = (
             "attachedTo": ATTACHED,
             "bindRequest": REQUEST,
             "rejectedNodes": REJECTED,
+            "displaced": crd_rows_times.DISPLACED,
+            "spent": crd_rows_times.SPENT,
             "reasons": [f"R{i:063d}" for i in range(32)],
             "conditions": CONDITIONS,
         },

@@ -8,7 +8,13 @@ import pytest_asyncio
 
 from devcluster.plane import ControlPlane
 from gpu.cluster import client, errors
-from tests.real import crd_rows_bounds, crd_rows_claims, crd_rows_classes, crd_rows_nodes
+from tests.real import (
+    crd_rows_bounds,
+    crd_rows_claims,
+    crd_rows_classes,
+    crd_rows_nodes,
+    crd_rows_times,
+)
 from tests.real.crd_rows import BASES, Row, Step, merged
 from tests.real.installed import installed
 
@@ -19,6 +25,7 @@ ROWS = (
     *crd_rows_claims.ROWS,
     *crd_rows_nodes.ROWS,
     *crd_rows_bounds.ROWS,
+    *crd_rows_times.ROWS,
 )
 INCOMPLETE = "some validation rules were not checked because the object was invalid"
 

@@ -127,13 +127,56 @@ async def test_claims_are_shown_with_what_a_tenant_asks_first(api: client.Client
         {"metadata": {"namespace": "kube-public"}, "spec": {"count": 4}},
         {**BOUND, "attachedTo": {"name": "vm-instance-a"}},
     )
+    degraded = {**CONDITION, "type": "Degraded", "reason": "NodeCordoned"}
+    await api.patch(
+        kinds.GPU_CLAIMS,
+        "shown-bound",
+        {"status": {"conditions": [degraded]}},
+        "kube-public",
+        subresource="status",
+    )
+    await made(
+        api, kinds.GPU_CLAIMS, "shown-lost", {"metadata": {"namespace": "kube-public"}}, BOUND
+    )
+    lost = {**CONDITION, "type": "Lost", "reason": "NodeGone"}
+    await api.patch(
+        kinds.GPU_CLAIMS,
+        "shown-lost",
+        {"status": {"phase": "Lost", "conditions": [lost, waiting]}},
+        "kube-public",
+        subresource="status",
+    )
     names, rows = await columns(
         api, "/apis/gpu.cozystack.io/v1alpha1/namespaces/kube-public/gpuclaims"
     )
-    assert names == ["Class", "Count", "Phase", "Node", "VM", "Waiting", "Message*"]
+    assert names == [
+        "Class", "Count", "Phase", "Node", "VM", "Waiting", "Lost", "Degraded", "Message*",
+    ]  # fmt: skip
+    no_room = ("NoFreeUnits", None, None, "0 of 8 free")
     assert rows == {
-        "shown-pending": ["h100", 1, "Pending", None, None, "NoFreeUnits", "0 of 8 free"],
-        "shown-bound": ["h100", 4, "Bound", "n1", "vm-instance-a", None, None],
+        "shown-pending": ["h100", 1, "Pending", None, None, *no_room],
+        "shown-bound": [
+            "h100",
+            4,
+            "Bound",
+            "n1",
+            "vm-instance-a",
+            None,
+            None,
+            "NodeCordoned",
+            None,
+        ],
+        "shown-lost": [
+            "h100",
+            1,
+            "Lost",
+            "n1",
+            None,
+            "NoFreeUnits",
+            "NodeGone",
+            None,
+            "0 of 8 free",
+        ],
     }
 
 
@@ -163,13 +206,23 @@ async def test_nodes_and_the_binder_are_shown_with_what_a_hoster_asks_first(api:
 
     conditions = [
         {**CONDITION, "type": kind, "status": status}
-        for kind, status in (("Leading", "True"), ("PoliciesCurrent", "Unknown"))
+        for kind, status in (
+            ("Leading", "True"),
+            ("PoliciesCurrent", "Unknown"),
+            ("LossesHeldBack", "False"),
+            ("PlansChecked", "True"),
+        )
     ]
+    conditions.append({**CONDITION, "type": "RecordsKept", "reason": "NoMonitor"})
     status = {"term": 7, "holder": "a", "settings": {"rawResourceNames": "denied"}}
     await made(api, kinds.GPU_BINDERS, "binder", {}, {**status, "conditions": conditions})
     names, rows = await columns(api, "/apis/gpu.cozystack.io/v1alpha1/gpubinders")
-    assert names == ["Leading", "Holder", "Since", "Term", "Policies", "HeldBack", "RawNames*"]
-    assert rows == {"binder": ["True", "a", None, 7, "Unknown", None, "denied"]}
+    assert names == [
+        "Leading", "Holder", "Since", "Term", "Policies", "HeldBack", "Plans*", "Records*", "RawNames*",
+    ]  # fmt: skip
+    assert rows == {
+        "binder": ["True", "a", None, 7, "Unknown", "False", "True", "NoMonitor", "denied"]
+    }
 
 
 async def test_people_find_the_kinds_by_short_name_and_category(api: client.Client):
