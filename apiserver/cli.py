@@ -98,6 +98,17 @@ def serve(  # noqa: PLR0913 -- typer reads one parameter per flag
         float,
         typer.Option(envvar=f"{_ENV}DEGRADED_GRACE", help="Seconds a node may lack units."),
     ] = _DEFAULTS.degraded_grace,
+    attachment_grace: Annotated[
+        float,
+        typer.Option(envvar=f"{_ENV}ATTACHMENT_GRACE", help="Seconds a VM's start is waited for."),
+    ] = _DEFAULTS.attachment_grace,
+    release_settle: Annotated[
+        float,
+        typer.Option(
+            envvar=f"{_ENV}RELEASE_SETTLE",
+            help="Seconds a node must be Ready after a pod went that nobody saw end.",
+        ),
+    ] = _DEFAULTS.release_settle,
     guard_window: Annotated[
         float, typer.Option(envvar=f"{_ENV}GUARD_WINDOW", help="Seconds losses are summed over.")
     ] = _DEFAULTS.guard_window,
@@ -122,6 +133,9 @@ def serve(  # noqa: PLR0913 -- typer reads one parameter per flag
         float,
         typer.Option(envvar=f"{_ENV}FENCE_WAIT", help="Seconds between a new term and placing."),
     ] = _DEFAULTS.fence_wait,
+    resync: Annotated[
+        float, typer.Option(envvar=f"{_ENV}RESYNC", help="Seconds between passes without a cause.")
+    ] = _DEFAULTS.resync,
     shutdown_delay: Annotated[
         float,
         typer.Option(
@@ -163,6 +177,8 @@ def serve(  # noqa: PLR0913 -- typer reads one parameter per flag
         running_guests=running_guests,
         not_ready_grace=not_ready_grace,
         degraded_grace=degraded_grace,
+        attachment_grace=attachment_grace,
+        release_settle=release_settle,
         guard_window=guard_window,
         guard_share=guard_share,
         guard_at_least=guard_at_least,
@@ -170,6 +186,7 @@ def serve(  # noqa: PLR0913 -- typer reads one parameter per flag
         renew_deadline=renew_deadline,
         retry_period=retry_period,
         fence_wait=fence_wait,
+        resync=resync,
         shutdown_delay=shutdown_delay,
         log_format=log_format,
         replay_dir=replay_dir,

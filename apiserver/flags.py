@@ -67,6 +67,8 @@ class Flags:
     running_guests: str = RunningGuests.RESTART.value
     not_ready_grace: float = _GRACE.not_ready
     degraded_grace: float = _GRACE.degraded
+    attachment_grace: float = _GRACE.attachment
+    release_settle: float = _GRACE.release_settle
     guard_window: float = _GUARD.window
     guard_share: float = _GUARD.share
     guard_at_least: int = _GUARD.at_least
@@ -74,6 +76,7 @@ class Flags:
     renew_deadline: float = _PACE.renew_deadline
     retry_period: float = _PACE.retry_period
     fence_wait: float = _PACE.fence_wait
+    resync: float = _PACE.resync
     shutdown_delay: float = 5.0
     log_format: str = LogFormat.JSON.value
     replay_dir: Path | None = None
@@ -121,6 +124,7 @@ def judge(flags: Flags) -> ServeConfig:
         renew_deadline=flags.renew_deadline,
         retry_period=flags.retry_period,
         fence_wait=flags.fence_wait,
+        resync=flags.resync,
         write_timeout=min(_PACE.write_timeout, flags.renew_deadline / 2),
     )
     return ServeConfig(
@@ -144,7 +148,12 @@ def judge(flags: Flags) -> ServeConfig:
             kubevirt_namespace=flags.kubevirt_namespace,
             usage_record_monitor=monitor,
             running_guests=guests,
-            grace=Grace(not_ready=flags.not_ready_grace, degraded=flags.degraded_grace),
+            grace=Grace(
+                not_ready=flags.not_ready_grace,
+                degraded=flags.degraded_grace,
+                attachment=flags.attachment_grace,
+                release_settle=flags.release_settle,
+            ),
             guard=Guard(
                 window=flags.guard_window,
                 share=flags.guard_share,
@@ -203,10 +212,14 @@ def _number_problems(flags: Flags) -> list[str]:
         ("--shutdown-delay", flags.shutdown_delay),
         ("--not-ready-grace", flags.not_ready_grace),
         ("--degraded-grace", flags.degraded_grace),
+        ("--attachment-grace", flags.attachment_grace),
+        ("--release-settle", flags.release_settle),
         ("--guard-window", flags.guard_window),
     ):
         if value < 0:
             problems.append(f"{flag}: {value:g} seconds is negative")
+    if flags.resync <= 0:
+        problems.append(f"--resync: {flags.resync:g} seconds is not positive")
     if not 0 <= flags.guard_share <= 1:
         problems.append(f"--guard-share: {flags.guard_share:g} is not between 0 and 1")
     if flags.guard_at_least < 0:

@@ -146,6 +146,8 @@ def test_the_chart_runs_only_commands_and_flags_that_the_program_has(chart: Char
         ("runningGuests=keep", "--running-guests", "keep"),
         ("grace.notReady=60", "--not-ready-grace", "60"),
         ("grace.degraded=90", "--degraded-grace", "90"),
+        ("grace.attachment=20", "--attachment-grace", "20"),
+        ("grace.releaseSettle=240", "--release-settle", "240"),
         ("guard.window=120", "--guard-window", "120"),
         ("guard.share=1", "--guard-share", "1"),
         ("guard.atLeast=3", "--guard-at-least", "3"),

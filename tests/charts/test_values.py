@@ -23,6 +23,7 @@ pytestmark = pytest.mark.real
         ("usageRecordMonitor=always", "at '/usageRecordMonitor': value must be one of"),
         ("runningGuests=always", "at '/runningGuests': value must be one of"),
         ("guard.share=2", "at '/guard/share': maximum: got 2, want 1"),
+        ("grace.releaseSettle=59", "at '/grace/releaseSettle': minimum: got 59, want 60"),
         ("grace.notReady=-1", "at '/grace/notReady': minimum: got -1, want 0"),
         ("kubevirtNamespace=a:b", "at '/kubevirtNamespace': 'a:b' does not match pattern"),
         ("enabled=on", "at '/enabled': got string, want boolean"),
