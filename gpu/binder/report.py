@@ -60,6 +60,12 @@ class PassReport:
     """Deleted claims wait for release: passes go on even with the feature off."""
     pending: int = 0
     """Claims that were Pending when the pass began."""
+    sets_held_back: int = 0
+    """Sets whose loss or move the guard holds back."""
+    records_deleted: int = 0
+    """Usage records of living claims that somebody else was first seen to have deleted."""
+    records_due: float | None = None
+    """Monotonic second at which a usage record that is not there is thought of again."""
     quarantined: int = 0
     """Sets in quarantine after the pass."""
     quarantine_ends: float | None = None

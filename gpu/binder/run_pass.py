@@ -83,7 +83,8 @@ class Passes:
         self._expected = None
         world, draft = opened
         self._snapshot = draft.snapshot
-        self.sightings = await self.in_thread(lambda: _observe(self.sightings, world, now))
+        before = self.sightings
+        self.sightings = await self.in_thread(lambda: _observe(before, world, now))
         scene = Scene(
             world=world,
             draft=draft,
@@ -93,7 +94,12 @@ class Passes:
             sightings=self.sightings,
         )
         course = Course(scene=scene)
-        run = _Run(passes=self, course=course, reading=self.clock.monotonic() - began)
+        run = _Run(
+            passes=self,
+            course=course,
+            reading=self.clock.monotonic() - began,
+            deletions=self.sightings.records.seen - before.records.seen,
+        )
         try:
             for phase in self.table:
                 if course.wants(phase):
@@ -124,6 +130,8 @@ class _Run:
     passes: Passes
     course: Course
     reading: float
+    deletions: int = 0
+    """Usage records that somebody else was first seen to have deleted."""
     spent: dict[str, Spent] = field(default_factory=dict)
     written: Counter[str] = field(default_factory=Counter)
     failed: list[Failed] = field(default_factory=list)
@@ -244,9 +252,18 @@ class _Run:
             again=self.again,
             awaits_release=release.is_awaited(world),
             pending=sum(claim.phase is claims.Phase.PENDING for claim in world.claims),
+            sets_held_back=self.course.scene.findings.sets_held_back,
+            records_deleted=self.deletions,
+            records_due=self._records_due(),
             quarantined=passes.quarantine.count(passes.clock.monotonic()),
             quarantine_ends=passes.quarantine.next_end(passes.clock.monotonic()),
         )
+
+    def _records_due(self) -> float | None:
+        clock = self.passes.clock
+        now = clock.now()
+        at = usage.next_look(self.passes.sightings.records, now)
+        return None if at is None else clock.monotonic() + max((at - now).total_seconds(), 0.0)
 
 
 def _observe(old: Sightings, world: World, now: datetime) -> Sightings:

@@ -192,6 +192,15 @@ def fought_over(memory: Memory) -> int:
     return sum(deletion.times >= STUBBORN for deletion in memory.deletions.values())
 
 
+def next_look(memory: Memory, now: datetime) -> datetime | None:
+    """Return when a record that is not there is to be thought of again; None when none is missing."""
+    again = [
+        deletion.again_at for uid, deletion in memory.deletions.items() if uid not in memory.stored
+    ]
+    later = [at for at in again if at > now]
+    return min([*later, *(since + _SETTLES for since in memory.missed.values())], default=None)
+
+
 def remember(
     old: Memory,
     *,

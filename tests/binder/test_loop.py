@@ -160,6 +160,12 @@ async def test_the_loop_wakes_exactly_when_a_quarantine_ends():
     assert passes.began == [100.0, 112.5]
 
 
+async def test_the_loop_wakes_exactly_when_a_usage_record_is_due_feature_on_or_off():
+    passes = Passes(reports=[replace(WELL, records_due=112.5)])
+    await run_for(a_loop(passes, enabled=False), 20)
+    assert passes.began == [100.0, 112.5]
+
+
 async def test_a_pass_that_gave_units_back_is_followed_by_another_at_once():
     passes = Passes(reports=[replace(WELL, again=True)])
     await run_for(a_loop(passes), 5)

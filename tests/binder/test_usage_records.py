@@ -178,3 +178,15 @@ async def test_a_condition_that_others_wrote_meanwhile_stays():
     assert report.failed == ()
     assert condition(rig, "PoliciesCurrent") == ("True", "Current")
     assert condition(rig) == ("True", "NoMonitor")
+
+
+async def test_a_deletion_is_looked_at_again_a_second_later_and_told_once():
+    rig = a_rig("x")
+    await rig.until_still()
+    await host(rig)
+    reports = await rig.until_still()
+    assert [report.records_due for report in reports] == [rig.clock.monotonic() + 1] * len(reports)
+    rig.clock.advance(1)
+    reports = await rig.until_still()
+    assert [report.records_deleted for report in reports] == [1] + [0] * (len(reports) - 1)
+    assert [report.records_due for report in reports] == [None] * len(reports)

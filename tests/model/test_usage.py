@@ -262,3 +262,16 @@ def test_records_are_anchored_as_asked_or_once_a_deletion_was_seen(mode, marked,
     memory = Memory(deletions={UID: Deletion(times=1, at=START)} if deleted else {})
     found = usage.is_anchored(UsageRecordMonitor(mode), marked=marked, memory=memory)
     assert found is anchored
+
+
+def test_a_missing_record_is_thought_of_again_when_it_may_be_made():
+    later = START + timedelta(seconds=20)
+    fought = Memory(deletions={UID: Deletion(times=3, at=START)})
+    assert usage.next_look(fought, START) == later
+    assert usage.next_look(fought, later) is None
+    assert usage.next_look(replace(fought, stored=frozenset({UID})), START) is None
+    missed = Memory(missed={UID: START})
+    assert usage.next_look(missed, START) == START + timedelta(seconds=1)
+    assert usage.next_look(replace(missed, deletions=fought.deletions), START) == START + timedelta(
+        seconds=1
+    )
