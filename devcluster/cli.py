@@ -1,4 +1,4 @@
-"""Commands build, up, down, demo, demo-down, accept: parse, then one call each; an error is one message, not a traceback."""
+"""Commands build, up, down, demo, demo-story, demo-down, accept: parse, then one call each; an error is one message, not a traceback."""
 
 import asyncio
 import errno
@@ -63,6 +63,12 @@ def demo(
 ) -> None:
     """Play the demo and leave it running."""
     asyncio.run(demo_.up(demo_.setting(port=port)))
+
+
+@app.command()
+def demo_story() -> None:
+    """Tell of a cordon, a drain, a lost node and its return, on the demo."""
+    asyncio.run(demo_.tell_more(demo_.setting()))
 
 
 @app.command()

@@ -20,6 +20,7 @@ from devcluster import (
     control_plane,
     errors,
     examples,
+    nodes_story,
     plane,
     product,
     progress,
@@ -73,12 +74,22 @@ async def up(where: Setting) -> None:
         await _play_own(where)
 
 
+async def tell_more(where: Setting) -> None:
+    """Tell the story of nodes on the running demo; where none runs, play the demo first."""
+    kubeconfig = where.kubeconfig or await _running(where)
+    async with await _client(kubeconfig) as admin:
+        with _told():
+            await _require_product(admin)
+            await nodes_story.tell(admin)
+
+
 async def down(where: Setting) -> None:
     """Stop and remove exactly what `up` made."""
     if where.kubeconfig is not None:
         async with await _client(where.kubeconfig) as admin:
             with progress.step("removing the demo's objects"):
-                removed = await cleanup.remove(admin, story.MARK)
+                removed = await cleanup.remove(admin, nodes_story.MARK)
+                removed += await cleanup.remove(admin, story.MARK)
         progress.say(f"removed: {removed} objects")
         return
     stopped = await control_plane.stop(where.directory)
@@ -107,6 +118,16 @@ async def _play_own(where: Setting) -> None:
         ending = await story.tell(admin)
     _say_what_next(cp.kubeconfig, cp.site.binaries["kubectl"])
     progress.say(f"[dim]first claim Bound {ending.first_bound - begun:.1f} s after the start[/dim]")
+
+
+async def _running(where: Setting) -> Path:
+    """Return the kubeconfig of the demo that runs; where none does, of one started now."""
+    cp = await control_plane.load(where.directory)
+    if cp is None or product.FIRST not in cp.running():
+        await _play_own(where)
+        cp = await control_plane.load(where.directory)
+        assert cp is not None
+    return cp.kubeconfig
 
 
 async def _play_external(kubeconfig: Path) -> None:

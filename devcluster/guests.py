@@ -9,6 +9,7 @@ the pin, which the webhook and the binder will write for a real start, are writt
     await vm.stop(start)                            # the pod Succeeds, VMI and pod go
 """
 
+import asyncio
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,6 +22,8 @@ from gpu.objects import kinds, kubevirt
 from gpu.units import ClaimName
 
 KUBEVIRT: Final = "system:serviceaccount:cozy-kubevirt:kubevirt-controller"
+
+_AGAIN: Final = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,14 +115,7 @@ class Guests:
     ) -> Start:
         """Let a launcher past its gate onto a node, as the pin does, and its guest come up."""
         for claim in claims:
-            found = await self._api.get(kinds.GPU_CLAIMS, claim, self._namespace)
-            status = found["status"]
-            if status.get("phase") != "Bound" or status.get("nodeName") != node:
-                words = f"claim {claim} is not held on {node} any more"
-                raise errors.Conflict(409, "Conflict", words)
-            pods = [{"uid": gated.pod_uid, "node": node}]
-            version = found["metadata"]["resourceVersion"]
-            await self._attach(claim, {"uid": gated.uid, "pods": pods}, version)
+            await self._note(claim, gated, node)
         await self._api.patch(
             kinds.PODS, gated.pod, {"spec": {"schedulingGates": None}}, self._namespace
         )
@@ -164,6 +160,21 @@ class Guests:
         await self.report(start, "Succeeded")
         await self.remove_pod(start)
         await self.remove_vmi(start)
+
+    async def _note(self, claim: str, gated: Start, node: str) -> None:
+        """Write the pod on a claim that is held on the node; others write its status meanwhile."""
+        while True:
+            found = await self._api.get(kinds.GPU_CLAIMS, claim, self._namespace)
+            status = found["status"]
+            if status.get("phase") != "Bound" or status.get("nodeName") != node:
+                words = f"claim {claim} is not held on {node} any more"
+                raise errors.Conflict(409, "Conflict", words)
+            pods = [{"uid": gated.pod_uid, "node": node}]
+            version = found["metadata"]["resourceVersion"]
+            try:
+                return await self._attach(claim, {"uid": gated.uid, "pods": pods}, version)
+            except errors.Conflict:
+                await asyncio.sleep(_AGAIN)
 
     async def _pod_phase(self, start: Start, phase: str) -> None:
         status = {"status": {"phase": phase}}

@@ -43,9 +43,14 @@ class Ending:
     first_bound: float
 
 
+def hoster_of(admin: client.Client) -> client.Client:
+    """Return a client that acts as the hoster."""
+    return admin.acting_as("hoster", [HOSTER_GROUP, "system:authenticated"])
+
+
 async def tell(admin: client.Client) -> Ending:
     """Tell the story on a cluster with the product up; everything it makes carries MARK."""
-    hoster = admin.acting_as("hoster", [HOSTER_GROUP, "system:authenticated"])
+    hoster = hoster_of(admin)
     await _set_the_stage(admin, hoster)
     acme, globex = (tenants.acting(admin, tenant) for tenant in examples.TENANTS)
     await _look(acme, "acme")
@@ -64,7 +69,7 @@ async def _set_the_stage(admin: client.Client, hoster: client.Client) -> None:
             await nodes.add(marked_node(node))
     with progress.step("the hoster publishes a catalogue (examples/catalogue.yaml)"):
         for body in examples.load("catalogue.yaml"):
-            await put(hoster, _tolerant(body))
+            await put(hoster, tolerant(body))
     with progress.step("the host makes tenants acme and globex (examples/tenants)"):
         for name in ("root", "acme", "globex"):
             for body in examples.load(f"tenants/{name}.yaml"):
@@ -103,14 +108,14 @@ async def _order(who: client.Client, name: str, file: str) -> float:
     progress.say(f"\n[bold]{name}[/bold] orders (examples/{file}):")
     begun = time.monotonic()
     for body in orders:
-        await who.create(kinds.GPU_CLAIMS, _marked(body))
+        await who.create(kinds.GPU_CLAIMS, marked(body))
     seen = [await _bound(who, body, begun) for body in orders]
     return min(seen)
 
 
 async def _bound(who: client.Client, order: Mapping[str, Any], begun: float) -> float:
     meta, spec = order["metadata"], order["spec"]
-    claim = await _until(who, meta, "Bound", lambda status: status.get("phase") == "Bound")
+    claim = await until_claim(who, meta, "Bound", lambda status: status.get("phase") == "Bound")
     seen = time.monotonic()
     node = claim["status"]["nodeName"]
     progress.say(
@@ -126,16 +131,16 @@ async def _order_too_much(globex: client.Client) -> None:
     progress.say(
         "\n[bold]globex[/bold] orders more than its budget (examples/orders/too-much.yaml):"
     )
-    await globex.create(kinds.GPU_CLAIMS, _marked(order))
-    claim = await _until(globex, meta, "given a reason", lambda s: _waiting(s) is not None)
-    words = rich.markup.escape(_waiting(claim["status"]) or "")
+    await globex.create(kinds.GPU_CLAIMS, marked(order))
+    claim = await until_claim(globex, meta, "given a reason", lambda s: waiting(s) is not None)
+    words = rich.markup.escape(waiting(claim["status"]) or "")
     progress.say(
         f"  {meta['name']}: {spec['count']} x {spec['className']}"
         f" [yellow]{claim['status'].get('phase', 'Pending')}[/yellow]: {words}"
     )
 
 
-async def _until(
+async def until_claim(
     who: client.Client,
     meta: Mapping[str, Any],
     what: str,
@@ -149,7 +154,7 @@ async def _until(
                 await asyncio.sleep(_POLL)
                 claim = await who.get(kinds.GPU_CLAIMS, meta["name"], meta["namespace"])
     except TimeoutError as error:
-        why = _waiting(claim.get("status", {})) or "its status does not say why"
+        why = waiting(claim.get("status", {})) or "its status does not say why"
         raise errors.NotReadyError(
             f"Claim {meta['name']} of {meta['namespace']} is not {what} "
             f"after {_BOUND_WITHIN:.0f} s: {why}."
@@ -157,7 +162,8 @@ async def _until(
     return claim
 
 
-def _waiting(status: Mapping[str, Any]) -> str | None:
+def waiting(status: Mapping[str, Any]) -> str | None:
+    """Return why a claim waits, in its own words; None when it does not."""
     for condition in status.get("conditions", []):
         if condition["type"] == "Waiting" and condition["status"] == "True":
             message: str = condition["message"]
@@ -185,7 +191,7 @@ async def put(who: client.Client, body: Mapping[str, Any]) -> None:
             return  # the host's own, on a real one
     else:
         await _refuse_foreign(who, body)
-    await who.apply(kind, name, _marked(body), namespace, field_manager=_MANAGER)
+    await who.apply(kind, name, marked(body), namespace, field_manager=_MANAGER)
 
 
 async def _exists(who: client.Client, namespace: str) -> bool:
@@ -209,17 +215,21 @@ async def _refuse_foreign(who: client.Client, body: Mapping[str, Any]) -> None:
         )
 
 
-def marked_node(node: simulator.Simulated) -> simulator.Simulated:
+def marked_node(
+    node: simulator.Simulated, labels: Mapping[str, str] | None = None
+) -> simulator.Simulated:
     """Return the node with the demo's mark, and a taint that keeps other people's pods away."""
-    return dataclasses.replace(node, labels={MARK: "true"}, taints=(_AWAY,))
+    marks = {MARK: "true", **(labels or {})}
+    return dataclasses.replace(node, labels=marks, taints=(_AWAY,))
 
 
-def _marked(body: Mapping[str, Any]) -> dict[str, Any]:
+def marked(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an object with the demo's mark."""
     labels = {**body["metadata"].get("labels", {}), MARK: "true"}
     return {**body, "metadata": {**body["metadata"], "labels": labels}}
 
 
-def _tolerant(one: Mapping[str, Any]) -> dict[str, Any]:
+def tolerant(one: Mapping[str, Any]) -> dict[str, Any]:
     """Let a class use the simulated nodes, which are tainted."""
     toleration = {"key": _AWAY.key, "operator": "Exists", "effect": _AWAY.effect}
     return {**one, "spec": {**one["spec"], "tolerations": [toleration]}}

@@ -96,6 +96,17 @@ async def test_the_demo_tells_its_story_stays_and_goes(demo: Demo):
     assert "stopped what was left of an earlier demo" in again.out
     assert not any(processes.is_running(record) for record in first.values())
 
+    more = await demo.run("demo-story")
+    assert (more.status, more.err) == (0, "")
+    for line in (
+        r"train-a says: 2 claims of one VM need 3 units of class story-a100 on one node",
+        r"younger order waits: 1 unit of class story-a100 asked",
+        r"Moved  2 units of story-a100 held on node story-gpu-2, no longer on story-gpu-1",
+        r"Lost  its units are lost: its node is gone",
+        r"Rebound  2 units of story-a100 held on node story-gpu-2",
+    ):
+        assert re.search(line, more.out), f"{line} is not in:\n{more.out}"
+
     second = demo.records()
     down = await demo.run("demo-down")
     assert down.status == 0, down.err
@@ -146,6 +157,9 @@ async def test_on_an_external_cluster_only_the_demos_own_objects_are_touched(
         assert (said.status, said.err) == (0, "")
         again = await demo.run("demo", env=env)
         assert (again.status, again.err) == (0, "")
+        for _ in range(2):  # the second removes what the first left
+            more = await demo.run("demo-story", env=env)
+            assert (more.status, more.err) == (0, "")
         down = await demo.run("demo-down", env=env)
         assert down.status == 0, down.err
 
