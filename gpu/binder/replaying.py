@@ -23,6 +23,7 @@ from gpu.binder.changes import Change
 from gpu.binder.course import Course, Fate, Leg
 from gpu.binder.phase import Phase, Scene
 from gpu.config import Config
+from gpu.errors import UnitsError
 from gpu.model.sightings import Sightings
 from gpu.objects.meta import ObjectKey
 from gpu.units import Units, plain
@@ -203,9 +204,12 @@ def _stripped(item: Any) -> Any:
 
 
 def _made(kind: type, value: Any) -> Any:
-    if kind is Units:
+    if kind is not Units:
+        raise NotImplementedError(kind.__name__)
+    try:
         return Units(value)
-    raise NotImplementedError(kind.__name__)
+    except UnitsError as error:
+        raise ValueError(str(error)) from error  # the decoder adds where
 
 
 def _parts(value: Any) -> Iterator[tuple[str, Any]]:
