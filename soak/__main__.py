@@ -43,19 +43,21 @@ def main(
         raise typer.Exit(_again(again))
     seed = seed or secrets.token_hex(4)
     plan = campaign.Plan(steps, seed, jobs, minutes and minutes * 60)
-    began, said = time.monotonic(), time.monotonic()
+    began, said, saved = time.monotonic(), time.monotonic(), 0
     sys.stderr.write(f"soak: seed {seed}\n")
 
     def told(totals: campaign.Totals) -> None:
-        nonlocal said
+        nonlocal said, saved
+        for failure in totals.failures[saved:]:
+            sys.stderr.write(f"soak: {failure.wrong[0]}\n")
+            sys.stderr.write(f"soak: saved {failures.save(failure, failed)}\n")
+        saved = len(totals.failures)
         if time.monotonic() - said >= TELLS:
             said = time.monotonic()
             sys.stderr.write(f"soak: {report.line(totals, said - began)}\n")
 
     totals = campaign.run(plan, told)
     seconds = time.monotonic() - began
-    for failure in totals.failures:
-        sys.stderr.write(f"soak: saved {failures.save(failure, failed)}\n")
     if output is Output.JSON:
         sys.stdout.write(json.dumps(report.as_json(totals, seed, seconds), indent=2) + "\n")
     else:

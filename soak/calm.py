@@ -5,7 +5,7 @@ from typing import Final
 from gpu.binder import phases
 from gpu.binder.report import PassReport
 from gpu.objects import kinds
-from soak import events
+from soak import closely, events
 from soak.judge import Judge
 from soak.leading import Leaders
 from soak.site import Site
@@ -18,12 +18,25 @@ MOVES_ON: Final = {"EndGuest", "DeleteClaim", "DropRecord"}
 """Writes after which the cluster changes by itself."""
 
 
+async def one_pass(leaders: Leaders, judge: Judge) -> tuple[PassReport | None, list[str]]:
+    """Run an undisturbed pass and judge it closely."""
+    before = dict(judge.stands)
+    ended = len(leaders.site.ended)
+    report, wrong = await leaders.undisturbed()
+    wrong += judge.look()
+    leader = leaders.site.leader
+    if report is not None and leader is not None and not wrong:
+        wrong += closely.look(leaders.site, judge, before, report)
+        if leader.config.enabled:
+            wrong += closely.guests(leaders.site, leaders.site.ended[ended:])
+    return report, wrong
+
+
 async def look(leaders: Leaders, judge: Judge) -> list[str]:
     """Run undisturbed passes until one writes nothing; returns what is wrong then."""
     last: PassReport | None = None
     for _ in range(STILL):
-        report, wrong = await leaders.undisturbed()
-        wrong += judge.look()
+        report, wrong = await one_pass(leaders, judge)
         if wrong:
             return wrong
         if report is None:
@@ -41,16 +54,16 @@ async def look(leaders: Leaders, judge: Judge) -> list[str]:
 async def settle(site: Site, leaders: Leaders, judge: Judge) -> list[str]:
     """End all faults, let time pass and guests run or end; then everything that fits is placed."""
     wrong = await _calm_down(site, leaders)
-    for _ in range(ROUNDS):
+    for turn in range(ROUNDS):
         if wrong:
             return wrong
-        before = (site.api.counts[kinds.GPU_CLAIMS], site.api.counts[kinds.PODS])
+        site.begin(f"{site.seed}/settle/{turn}")
+        before = _moved(site)
         site.host_deletes_records = False
         events.controllers(site)
         site.pass_time(45)
-        _, wrong = await leaders.undisturbed()
-        wrong += judge.look()
-        if before == (site.api.counts[kinds.GPU_CLAIMS], site.api.counts[kinds.PODS]):
+        _, wrong = await one_pass(leaders, judge)
+        if before == _moved(site) and not _is_under_way(site):
             break
     site.pass_time(600)
     return wrong or await look(leaders, judge) or judge.finished(BUILT)
@@ -70,6 +83,11 @@ async def _calm_down(site: Site, leaders: Leaders) -> list[str]:
             events.reconnect(site)
         if not machine.on and site.rng.random() < 0.5:
             events.power_on(site)
+    if site.chance(0.8, "all nodes are well again"):
+        for node in site.api.all(kinds.NODES):
+            site.api.edit(kinds.NODES, node, lambda it: it.update(spec={}))
+        for _ in site.machines:
+            events.power_on(site)
     for machine in site.machines.values():
         if machine.on and not machine.connected:
             machine.connected, machine.since = True, site.clock.monotonic()
@@ -82,3 +100,14 @@ async def _calm_down(site: Site, leaders: Leaders) -> list[str]:
 
 def _is_done(report: PassReport) -> bool:
     return not (report.again or report.failed or MOVES_ON & report.written.keys())
+
+
+def _moved(site: Site) -> tuple[int, ...]:
+    return tuple(site.api.counts[kind] for kind in (kinds.GPU_CLAIMS, kinds.PODS, kinds.VMIS))
+
+
+def _is_under_way(site: Site) -> bool:
+    return any(
+        "deletionTimestamp" in raw["metadata"] or raw["status"]["phase"] != "Running"
+        for raw in site.api.all(kinds.VMIS)
+    )

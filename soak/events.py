@@ -1,5 +1,6 @@
 """What happens to a site: one function per step, chosen by weight; each takes its own dice."""
 
+import re
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -13,14 +14,13 @@ from tests.binder import raws
 from tests.fakes import rules
 
 Event = Callable[[Site], None]
-MOST_CLAIMS: Final = 25
 OUT_OF_SERVICE: Final = {"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}
 DEDICATED: Final = {"key": "dedicated", "value": "db", "effect": "NoSchedule"}
 
 
 def order(site: Site) -> None:
     """A tenant orders."""
-    if len(site.claims()) >= MOST_CLAIMS:
+    if len(site.claims()) >= site.most_claims:
         delete_claim(site)
         return
     offer = site.pick(it["metadata"]["name"] for it in site.api.all(kinds.GPU_CLASSES))
@@ -93,9 +93,13 @@ def controllers(site: Site) -> None:
 
 def force_delete(site: Site) -> None:
     """Somebody deletes a pod with grace period 0: the object is gone, the process may run on."""
-    pod = site.pick(site.api.all(kinds.PODS))
+    pods = site.api.all(kinds.PODS)
+    cut = {name for name, machine in site.machines.items() if not machine.works}
+    unseen = [pod for pod in pods if pod["spec"].get("nodeName") in cut]
+    pod = site.pick(unseen or pods)
     if pod is not None:
         site.api.erase(kinds.PODS, pod)
+        site.tally["pods force deleted"] += 1
 
 
 def evict(site: Site) -> None:
@@ -254,7 +258,7 @@ def settings_spoilt(site: Site) -> None:
 
 
 def acknowledge(site: Site) -> None:
-    """A person acknowledges whatever GPUBinder says is held back, word for word."""
+    """A person acknowledges what GPUBinder says is held back, on the nodes it names."""
     for binder in site.api.all(kinds.GPU_BINDERS):
         for condition in (binder.get("status") or {}).get("conditions") or []:
             if condition["type"] == "LossesHeldBack" and condition["status"] == "True":
@@ -262,18 +266,13 @@ def acknowledge(site: Site) -> None:
 
 
 def _acknowledge(site: Site, message: str) -> None:
-    words = message.replace("=", " ").replace(",", " ").replace(":", " ").split()
+    ids = re.findall(rf"{re.escape(keys.ACKNOWLEDGE_LOST_ANNOTATION)}=([0-9a-f,]+)", message)
+    mark = {keys.ACKNOWLEDGE_LOST_ANNOTATION: ",".join(ids)}
     for node in site.api.all(kinds.GPU_NODES):
-        name = node["metadata"]["name"]
-        for word in words:
-            if name in words and word != name:
-                mark = {keys.ACKNOWLEDGE_LOST_ANNOTATION: word}
-                if word in words[words.index(name) :][:8] and len(word) >= 8:
-                    site.api.edit(
-                        kinds.GPU_NODES,
-                        node,
-                        lambda it, mark=mark: it["metadata"].update({"annotations": mark}),
-                    )
+        if ids and node["metadata"]["name"] in message:
+            site.api.edit(kinds.GPU_NODES, node, lambda it: it["metadata"].update(annotations=mark))
+            site.tally["losses acknowledged"] += 1
+            site.acknowledged = site.clock.monotonic()
 
 
 EVENTS: Final[dict[str, tuple[Event, float]]] = {

@@ -1,7 +1,8 @@
 """What must be so in the end, long after the last fault: judged by trying every node, naively."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
 
 from gpu import keys
 from gpu.objects import kinds
@@ -13,20 +14,28 @@ Place = tuple[str, str]
 def unbound(site: Site, in_use: Counter[Place]) -> list[str]:
     """Return orders that fit and are not Bound; none is judged while a Lost set waits."""
     claims = site.claims()
-    if any(_phase(claim) == "Lost" for claim in claims):
+    if any(_phase(claim) == "Lost" for claim in claims) or _is_cordoned(site):
         return []
     waiting = [it for it in claims if _phase(it) == "Pending" and _is_order(it)]
     waiting.sort(key=lambda it: (it["metadata"]["creationTimestamp"], it["metadata"]["uid"]))
     older: list[Raw] = []
     wrong = []
     for claim in waiting:
-        if _fits(site, claim, in_use) and not _breaks_budget(site, [*older, claim]):
+        if _fits(site, claim, in_use) and not any(overdrawn(site, claim, older)):
             wrong.append(
                 f"left Pending: {_key(claim)}, {claim['spec']['count']} of "
                 f"{claim['spec']['className']}, which fits: {claim.get('status')}"
             )
         older.append(claim)
     return wrong
+
+
+def _is_cordoned(site: Site) -> bool:
+    """Say whether room may be kept for a set that leaves a node."""
+    return any(
+        node["spec"].get("unschedulable") or node["spec"].get("taints")
+        for node in site.api.all(kinds.NODES)
+    ) or any(not machine.works for machine in site.machines.values())
 
 
 def kept(site: Site, built: frozenset[str]) -> list[str]:
@@ -69,7 +78,7 @@ def _fits(site: Site, claim: Raw, in_use: Counter[Place]) -> bool:
         return False
     resource = offer["spec"]["source"]["devicePlugin"]["resourceName"]
     return any(
-        _takes(node, offer)
+        takes(node, offer)
         and int(node["status"]["allocatable"].get(resource, "0"))
         - in_use[node["metadata"]["name"], resource]
         >= claim["spec"]["count"]
@@ -77,7 +86,8 @@ def _fits(site: Site, claim: Raw, in_use: Counter[Place]) -> bool:
     )
 
 
-def _takes(node: Raw, offer: Raw) -> bool:
+def takes(node: Raw, offer: Raw) -> bool:
+    """Say whether a node takes new sets of a class at all."""
     tainted = bool(node["spec"].get("taints")) and not offer["spec"].get("tolerations")
     ready = node["status"]["conditions"][0]["status"] == "True"
     return ready and not node["spec"].get("unschedulable") and not tainted
@@ -88,18 +98,19 @@ def _is_order(claim: Raw) -> bool:
     return attached is None and "deletionTimestamp" not in claim["metadata"]
 
 
-def _breaks_budget(site: Site, more: Iterable[Raw]) -> bool:
-    """Say whether settled claims and these use more than a tenant above the last one declares."""
-    *older, order = more
+def overdrawn(
+    site: Site, order: Raw, older: Iterable[Raw] = ()
+) -> Iterator[tuple[str, str, int, int]]:
+    """Yield key, tenant, usage and budget where settled claims, older orders and it use too much."""
+    uid = order["metadata"]["uid"]
     settled = [it for it in site.claims() if _phase(it) != "Pending" or _is_deleted(it)]
-    counted = [*settled, *older, order]
+    counted = [*(it for it in settled if it["metadata"]["uid"] != uid), *older, order]
     declared = {_tenant_of(it): _quotas(it) for it in site.api.all(kinds.HELM_RELEASES)}
-    return any(
-        used(site, counted, declared, one, key) > declared[one][key]
-        for one in line(order["metadata"]["namespace"])
-        for key in keys_of(site, order)
-        if key in declared.get(one, {})
-    )
+    for one in line(order["metadata"]["namespace"]):
+        for key in sorted(keys_of(site, order) & declared.get(one, {}).keys()):
+            amount = used(site, counted, declared, one, key)
+            if amount > declared[one][key]:
+                yield key, one, amount, declared[one][key]
 
 
 def used(
@@ -125,6 +136,11 @@ def line(tenant: str) -> Iterable[str]:
         above = tenant.rpartition("-")[0]
         tenant = keys.TENANT_ROOT if above == "tenant" else above
         yield tenant
+
+
+def instant(text: str) -> datetime:
+    """Read an instant as the API writes it."""
+    return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
 
 
 def keys_of(site: Site, claim: Raw) -> set[str]:

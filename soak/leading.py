@@ -35,7 +35,6 @@ class Leaders:
     def steps(self) -> dict[str, Callable[[], Awaitable[list[str]]]]:
         """Steps of leaders by name; each returns what it did wrong."""
         return {
-            "pass": self._pass,
             "faulty pass": self._faulty_pass,
             "unforced pass": self._unforced,
             "deliver": self._deliver,
@@ -75,7 +74,10 @@ class Leaders:
             self.site.leader = None
         self.site.late += leader.line.late
         leader.line.late.clear()
-        return report, _crashes(leader) + _disabled(leader, report)
+        wrong = _crashes(leader) + _disabled(leader, report)
+        if report is not None and report.plan_problem:
+            wrong.append(f"the checker refused a plan: {report.plan_problem}")
+        return report, wrong
 
     async def undisturbed(self) -> tuple[PassReport | None, list[str]]:
         """Run a pass that sees everything and fails at nothing."""
@@ -83,9 +85,6 @@ class Leaders:
         leader.watch.show()
         leader.line.begin({})
         return await self.passed(leader)
-
-    async def _pass(self) -> list[str]:
-        return (await self.undisturbed())[1]
 
     async def _unforced(self) -> list[str]:
         leader = await self.leading()

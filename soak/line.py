@@ -54,6 +54,8 @@ class Line:
     between: Callable[[], None] = lambda: None
     """Called after each write: the world does not wait for the end of a pass."""
     sent: int = 0
+    ended: list[str] = field(default_factory=list)
+    """VMIs that were to be deleted, by key; never emptied here."""
     late: list[Send] = field(default_factory=list)
     frozen: asyncio.Event = field(default_factory=asyncio.Event)
     thawed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -98,6 +100,8 @@ class Line:
         self, kind: Kind, name: str, namespace: str | None = None, *, uid: str | None = None
     ) -> None:
         key = ObjectKey(namespace or "", name)
+        if kind == kinds.VMIS:
+            self.ended.append(str(key))
         await self._send(kind, key, lambda: self.api.delete(kind, name, namespace, uid=uid))
 
     def _read(self) -> None:

@@ -60,6 +60,8 @@ class Run:
         wrong: list[str] = []
         if step.name in EVENTS:
             EVENTS[step.name][0](self.site)
+        elif step.name == "pass":
+            _, wrong = await calm.one_pass(self.leaders, self.judge)
         elif step.name == "calm":
             wrong = await calm.look(self.leaders, self.judge)
         else:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gpu import keys
-from gpu.config import Config, Pace, RunningGuests, UsageRecordMonitor
+from gpu.config import Config, Guard, Pace, RunningGuests, UsageRecordMonitor
 from gpu.objects import kinds
 from gpu.objects.meta import ObjectKey
 from soak import machines
@@ -66,6 +66,11 @@ class Site:
     """Of the step under way; not to be kept."""
     dice: str = ""
     host_deletes_records: bool = False
+    ended: list[str] = field(default_factory=list)
+    """VMIs that leaders deleted, by key."""
+    most_claims: int = 25
+    acknowledged: float = -1e9
+    """When losses were last acknowledged."""
 
     def __post_init__(self) -> None:
         rng = random.Random(f"{self.seed}/site")
@@ -74,11 +79,13 @@ class Site:
             Config(),
             running_guests=self.shape.running_guests,
             usage_record_monitor=self.shape.monitor,
+            guard=Guard(at_least=rng.choice((2, 4, 10))),
             pace=replace(Pace(), fence_wait=0.0, sets_in_flight=rng.choice((1, 2, 8))),
         )
         self.tenants = TENANTS[: self.shape.tenants]
         self.resources = RESOURCES[: self.shape.resources]
         self.host_deletes_records = rng.random() < 0.3
+        self.most_claims = rng.choice((6, 10, 14, 25))
         self._furnish(rng)
 
     # Reading.
@@ -156,7 +163,7 @@ class Site:
             api=self.api,
             clock=self.clock,
             config=replace(self.config, enabled=enabled),
-            line=Line(self.api, tally=self.tally),
+            line=Line(self.api, tally=self.tally, ended=self.ended),
             watch=Watch(self.api),
             hold=Hold(self.clock, self.clock.monotonic() + 15, blind),
         )

@@ -1,0 +1,178 @@
+"""What an undisturbed pass must have kept to: it saw everything, and nothing of it failed.
+
+Like the judge, by its own sums, from the objects as stored.
+"""
+
+from typing import Any
+
+from gpu.binder.report import PassReport
+from gpu.config import RunningGuests
+from gpu.objects import kinds
+from gpu.objects.meta import ObjectKey
+from soak import finish
+from soak.judge import Judge, Stand
+from soak.site import Raw, Site
+
+Place = tuple[str, str]
+Stands = dict[str, Stand]
+_LOSSES = {"NodeGone", "NodeNotReady"}
+_WINDOW = 600.0
+
+
+def look(site: Site, judge: Judge, before: Stands, report: PassReport) -> list[str]:
+    """Judge what a pass changed; `before` is how claims stood when it began."""
+    now = judge.stands
+    bound = {
+        uid: stand
+        for uid, stand in now.items()
+        if stand.phase == "Bound" and (uid in before and before[uid].phase == "Pending")
+    }
+    wrong = _over_budget(site, bound)
+    wrong += _nodes(site, judge, bound)
+    if not report.failed and not report.quarantined:
+        wrong += _lost_first(site, judge, bound)
+    return wrong + _guard(site)
+
+
+def guests(site: Site, ended: list[str]) -> list[str]:
+    """Judge the VMIs that a pass deleted: by `runningGuests`, and never for a cordon alone."""
+    wrong = []
+    for name in ended:
+        namespace, _, short = name.partition("/")
+        vmi = site.api.find(kinds.VMIS, ObjectKey(namespace, short))
+        runs = [guest for guest in site.guests if guest.vm == name]
+        if vmi is None or not runs or vmi["status"]["phase"] != "Running":
+            continue
+        node = site.api.find(kinds.NODES, ObjectKey("", runs[0].node))
+        if node is not None and site.config.running_guests is RunningGuests.KEEP:
+            wrong.append(f"ended a guest that is to be kept: {name} on {runs[0].node}")
+        if node is not None and _is_only_cordoned(node, runs[0].units):
+            wrong.append(f"ended a running guest for a cordon: {name} on {runs[0].node}")
+    return wrong
+
+
+def _is_only_cordoned(node: Raw, units: dict[str, int]) -> bool:
+    return (
+        bool(node["spec"].get("unschedulable"))
+        and not node["spec"].get("taints")
+        and node["status"]["conditions"][0]["status"] == "True"
+        and all(
+            int(node["status"]["allocatable"].get(name, "0")) >= amount
+            for name, amount in units.items()
+        )
+    )
+
+
+def _over_budget(site: Site, bound: Stands) -> list[str]:
+    """No order was bound over a budget of its tenant or of one above it."""
+    wrong = []
+    for stand in bound.values():
+        claim = site.claim(*stand.name.split("/"))
+        assert claim is not None
+        for key, tenant, used, hard in finish.overdrawn(site, claim):
+            wrong.append(
+                f"over budget: {stand.name} was bound with {used} of {hard} {key} of {tenant} used"
+            )
+    return wrong
+
+
+def _nodes(site: Site, judge: Judge, bound: Stands) -> list[str]:
+    """New orders went to nodes that take them, and fit into what those serve now."""
+    wrong = []
+    in_use = judge.in_use(judge.stands)
+    for stand in bound.values():
+        offer = site.api.find(kinds.GPU_CLASSES, ObjectKey("", stand.class_name))
+        node = site.api.find(kinds.NODES, ObjectKey("", stand.node))
+        if offer is None or node is None or not finish.takes(node, offer):
+            wrong.append(
+                f"wrong node: {stand.name} was bound to {stand.node}, which takes no order"
+            )
+            continue
+        resource = judge.resources[stand.class_name]
+        serves = int(node["status"]["allocatable"].get(resource, "0"))
+        if in_use[stand.node, resource] > serves:
+            wrong.append(
+                f"booked twice: {stand.name} was bound to {stand.node}, which serves {serves} of "
+                f"{resource} now; {in_use[stand.node, resource]} are spoken for"
+            )
+    return wrong
+
+
+def _lost_first(site: Site, judge: Judge, bound: Stands) -> list[str]:
+    """No order was bound where the only Lost set would have fitted."""
+    sets: dict[str, list[Stand]] = {}
+    for uid, stand in judge.stands.items():
+        if stand.phase == "Lost" and not _is_deleted(site, stand):
+            sets.setdefault(stand.vm or uid, []).append(stand)
+    if len(sets) != 1 or not bound:
+        return []
+    (lost,) = sets.values()
+    if any(stand.vm for stand in lost) or _named_by_a_vm(site, lost[0]):
+        return []
+    in_use = judge.in_use({uid: it for uid, it in judge.stands.items() if uid not in bound})
+    for stand in bound.values():
+        offer = site.api.find(kinds.GPU_CLASSES, ObjectKey("", lost[0].class_name))
+        node = site.api.find(kinds.NODES, ObjectKey("", stand.node))
+        resource = judge.resources[lost[0].class_name]
+        if offer is None or node is None or resource != judge.resources[stand.class_name]:
+            continue
+        serves = _serves(site, node, resource)
+        if finish.takes(node, offer) and serves - in_use[stand.node, resource] >= lost[0].units:
+            return [f"an order before a Lost set: {stand.name} before {lost[0].name}"]
+    return []
+
+
+def _serves(site: Site, node: Raw, resource: str) -> int:
+    amount = int(node["status"]["allocatable"].get(resource, "0"))
+    found = site.api.find(kinds.GPU_NODES, ObjectKey("", node["metadata"]["name"]))
+    devices = ((found or {}).get("status") or {}).get("devices") or []
+    mine = [device for device in devices if device["resourceName"] == resource]
+    return min(amount, sum(bool(device["healthy"]) for device in mine)) if mine else amount
+
+
+def _guard(site: Site) -> list[str]:
+    """No more sets were displaced in the window than the guard lets through."""
+    now = site.clock.monotonic()
+    if now - site.acknowledged <= _WINDOW * 2:
+        return []
+    held: set[str] = set()
+    lost: dict[tuple[Any, str], set[str]] = {}
+    counted: set[str] = set()
+    for claim in site.claims():
+        status = claim.get("status") or {}
+        attached = status.get("attachedTo") or {}
+        one = f"{claim['metadata']['namespace']}/{attached.get('name') or claim['metadata']['uid']}"
+        if status.get("phase") in {"Bound", "Lost"}:
+            held.add(one)
+        gone = status.get("displaced")
+        if not gone or gone["cause"] == "SetTorn" or _age(site, gone["at"]) >= _WINDOW:
+            continue
+        if gone["cause"] in _LOSSES:
+            lost.setdefault((gone["at"], gone["node"]), set()).add(one)
+        counted.add(f"{one} {gone['node']}")
+    first = min(lost)[1] if lost else ""
+    beyond = [one for one in counted if not one.endswith(f" {first}")]
+    guard = site.config.guard
+    most = max(guard.at_least, int(guard.share * (len(held) + len(counted))) + 1)
+    if len(beyond) > most:
+        return [f"the guard let too many through: {len(beyond)} sets, {most} at most"]
+    return []
+
+
+def _age(site: Site, at: str) -> float:
+    return (site.clock.now() - finish.instant(at)).total_seconds()
+
+
+def _is_deleted(site: Site, stand: Stand) -> bool:
+    claim = site.claim(*stand.name.split("/"))
+    return claim is None or "deletionTimestamp" in claim["metadata"]
+
+
+def _named_by_a_vm(site: Site, stand: Stand) -> bool:
+    namespace, _, name = stand.name.partition("/")
+    return any(
+        device["name"] == name
+        for vm in site.api.all(kinds.VMS)
+        if vm["metadata"]["namespace"] == namespace
+        for device in vm["spec"]["template"]["spec"]["domain"]["devices"]["gpus"]
+    )
