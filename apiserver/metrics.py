@@ -6,6 +6,8 @@ from typing import Final
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.exposition import choose_encoder
 
+from apiserver.claim_times import ClaimTimes
+
 _LATENCY: Final = (
     0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0,
     8.0, 10.0, 15.0, 20.0, 30.0, 45.0, 60.0,
@@ -39,6 +41,9 @@ class Metrics:
     write_refusals: Counter
     quarantined_sets: Gauge
     malformed_objects: Gauge
+    sets_held_back: Gauge
+    usage_records: Counter
+    claim_times: ClaimTimes
     settings_valid: Gauge
     settings_writes: Counter
     policies_current: Gauge
@@ -51,6 +56,8 @@ def create() -> Metrics:
     """Declare everything over a new registry; upstream's names where upstream has one."""
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
+    times = ClaimTimes()
+    registry.register(times)
     return Metrics(
         registry=registry,
         requests=Counter(
@@ -166,6 +173,18 @@ def create() -> Metrics:
             ("kind",),
             registry=registry,
         ),
+        sets_held_back=Gauge(
+            "cozystack_gpu_sets_held_back",
+            "Sets whose move or loss the guard holds back until acknowledged.",
+            registry=registry,
+        ),
+        usage_records=Counter(
+            "cozystack_gpu_usage_records_total",
+            "Usage records by what became of them: written, dropped, deleted_by_others.",
+            ("event",),
+            registry=registry,
+        ),
+        claim_times=times,
         settings_valid=Gauge(
             "cozystack_gpu_settings_valid",
             "1 while the settings ConfigMap is served well-formed.",

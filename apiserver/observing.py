@@ -2,10 +2,12 @@
 
 import asyncio
 from collections import Counter
+from datetime import datetime
 
 import structlog
 
 from apiserver.metrics import Metrics
+from gpu.binder.changes import DropRecord, WriteRecord
 from gpu.binder.report import PassReport
 from gpu.cluster.caches import Caches
 from gpu.cluster.http import Observation
@@ -16,7 +18,7 @@ from gpu.objects.classes import GPUClass
 from gpu.objects.config_maps import ConfigMap
 from gpu.objects.kinds import Kind
 from gpu.objects.meta import ObjectKey
-from gpu.ports import Outcome
+from gpu.ports import Clock, Outcome
 from gpu.settings import Settings
 from gpu.units import ClassName
 from gpu.world import served_settings
@@ -50,6 +52,8 @@ class Observing:
         refused = [item for item in report.failed if item.outcome is Outcome.REFUSED]
         self._metrics.write_refusals.inc(len(refused))
         self._metrics.quarantined_sets.set(report.quarantined)
+        self._metrics.sets_held_back.set(report.sets_held_back)
+        self._recorded(report)
         if report.settings_healed:
             self._metrics.settings_writes.inc()
             log.info("settings written", why=report.settings_healed)
@@ -70,6 +74,16 @@ class Observing:
                     error=item.words,
                 )
         self._last_errors = errors
+
+    def _recorded(self, report: PassReport) -> None:
+        for event, number in (
+            ("written", report.written.get(WriteRecord.__name__, 0)),
+            ("dropped", report.written.get(DropRecord.__name__, 0)),
+            ("deleted_by_others", report.records_deleted),
+        ):
+            self._metrics.usage_records.labels(event).inc(number)
+        if report.records_deleted:
+            log.warning("usage records were deleted by others", number=report.records_deleted)
 
     def _checked(self, report: PassReport) -> None:
         """Count a refused plan each time, say it when it is new; say where a pass was saved."""
@@ -124,11 +138,11 @@ class Observing:
         """Log an object that cannot be read."""
         log.warning("object not readable", kind=kind.kind, object=str(key), error=str(error))
 
-    async def gauges(self, caches: Caches, recorder: Recorder) -> None:
+    async def gauges(self, caches: Caches, recorder: Recorder, clock: Clock) -> None:
         """Set the gauges that follow the stores, and count Events, until cancelled."""
         while True:
             await asyncio.sleep(_GAUGES_EVERY)
-            await asyncio.to_thread(self._count, caches)
+            await asyncio.to_thread(self._count, caches, clock.now())
             self._count_events(recorder)
 
     def _count_events(self, recorder: Recorder) -> None:
@@ -136,8 +150,9 @@ class Observing:
             self._metrics.events.labels(result).inc(total - self._events[result])
             self._events[result] = total
 
-    def _count(self, caches: Caches) -> None:
+    def _count(self, caches: Caches, now: datetime) -> None:
         claims = caches.items(GPUClaim)
+        self._metrics.claim_times.count(claims, now)
         phases = Counter(claim.phase for claim in claims)
         for phase in Phase:
             self._metrics.claims.labels(phase=phase.value).set(phases[phase])

@@ -285,7 +285,7 @@ def _background(process: Process) -> dict[str, Coroutine[Any, Any, None]]:
         "caches": process.caches.run(),
         "memory": _settle_memory(process.caches),
         "projection": process.projection.run(),
-        "gauges": process.observing.gauges(process.caches, process.recorder),
+        "gauges": process.observing.gauges(process.caches, process.recorder, process.clock),
         "events": process.recorder.run(),
         "loop lag": process.observing.loop_lag(),
     }

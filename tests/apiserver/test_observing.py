@@ -9,6 +9,7 @@ from gpu.cluster.caches import Caches
 from gpu.objects.kinds import CONFIG_MAPS, GPU_CLAIMS, GPU_CLASSES
 from gpu.ports import Outcome
 from policies.standing import Reason, Standing
+from tests.builders import START
 
 
 def value(made, name, **labels):
@@ -40,7 +41,7 @@ def test_gauges_follow_the_stores():
     caches[GPU_CLAIMS].put(a_claim("two", 3, {"phase": "Lost"}))
     caches[GPU_CLAIMS].put(a_claim("three", "many", {}))
     observing = Observing(made, "me")
-    observing._count(caches)
+    observing._count(caches, START)
     assert value(made, "cozystack_gpu_claims", phase="Bound") == 1
     assert value(made, "cozystack_gpu_claims", phase="Pending") == 0
     assert [
@@ -59,7 +60,7 @@ def test_gauges_follow_the_stores():
             "data": {"resourceNames": "", "rawResourceNames": "denied"},
         }
     )
-    observing._count(caches)
+    observing._count(caches, START)
     assert value(made, "cozystack_gpu_settings_valid") == 1
 
 
@@ -112,3 +113,20 @@ def test_written_settings_and_held_back_placements_are_told_with_their_reason():
         ("placing again", ""),
     ]
     assert value(made, "cozystack_gpu_settings_writes_total") == 1
+
+
+def test_what_became_of_usage_records_is_counted():
+    made = metrics.create()
+    observing = Observing(made, "me")
+    written = {"WriteRecord": 3, "DropRecord": 1, "Place": 3}
+    with capture_logs() as logs:
+        observing.passed(PassReport(written=written, records_deleted=2, sets_held_back=4))
+        observing.passed(PassReport(sets_held_back=4))
+    assert [
+        value(made, "cozystack_gpu_usage_records_total", event=event)
+        for event in ("written", "dropped", "deleted_by_others")
+    ] == [3, 1, 2]
+    assert value(made, "cozystack_gpu_sets_held_back") == 4
+    assert [(line["event"], line["number"]) for line in logs] == [
+        ("usage records were deleted by others", 2)
+    ]
