@@ -122,3 +122,16 @@ def test_without_a_certificate_it_says_which_flag_is_missing():
 def test_two_processes_of_one_host_have_identities_of_their_own(pair):
     own = flags.judge(Flags(**pair)).config.identity
     assert own.rpartition("-")[2].isdigit()
+
+
+def test_passes_are_saved_when_asked_for_unless_never(pair, tmp_path):
+    def judged(**more):
+        found = flags.judge(Flags(**pair, **more))
+        return found.replay_dir, found.save_first
+
+    default, is_first = judged()
+    assert (default.name, is_first) == ("cozystack-gpu-replays", False)
+    assert judged(replay_dir=tmp_path, save_replays="next") == (tmp_path, True)
+    assert judged(replay_dir=tmp_path, save_replays="never") == (None, False)
+    with pytest.raises(FlagsError, match="--save-replays: 'often' is not one of asked, next"):
+        judged(save_replays="often")

@@ -6,10 +6,12 @@ from apiserver import metrics
 from apiserver.observing import Observing
 from gpu.binder.report import Failed, PassReport, Spent
 from gpu.cluster.caches import Caches
+from gpu.cluster.recorder import Recorder, Reporter
 from gpu.objects.kinds import CONFIG_MAPS, GPU_CLAIMS, GPU_CLASSES
 from gpu.ports import Outcome
 from policies.standing import Reason, Standing
 from tests.builders import START
+from tests.fakes.clock import FakeClock
 
 
 def value(made, name, **labels):
@@ -130,3 +132,35 @@ def test_what_became_of_usage_records_is_counted():
     assert [(line["event"], line["number"]) for line in logs] == [
         ("usage records were deleted by others", 2)
     ]
+
+
+def test_a_refused_plan_is_counted_each_time_and_logged_when_it_is_new():
+    made = metrics.create()
+    observing = Observing(made, "me")
+    with capture_logs() as logs:
+        for problem in ("", "phase orders: x", "phase orders: x", ""):
+            observing.passed(PassReport(plan_problem=problem))
+        observing.passed(PassReport(saved="there/pass.json"))
+        observing.passed(PassReport(not_saved="disk full"))
+    assert [(line["log_level"], line["event"]) for line in logs] == [
+        ("error", "plan refused, nothing is placed"),
+        ("info", "plans are well again"),
+        ("info", "pass saved"),
+        ("warning", "pass not saved"),
+    ]
+    assert (logs[0]["why"], logs[2]["path"], logs[3]["error"]) == (
+        "phase orders: x",
+        "there/pass.json",
+        "disk full",
+    )
+    assert value(made, "cozystack_gpu_plans_refused_total") == 2
+
+
+def test_events_are_counted_by_what_became_of_them():
+    made = metrics.create()
+    observing = Observing(made, "me")
+    recorder = Recorder(None, Reporter("binder", "me"), clock=FakeClock())
+    for recorder.written, recorder.dropped in ((3, 1), (5, 1)):
+        observing._count_events(recorder)
+    assert value(made, "cozystack_gpu_events_total", result="written") == 5
+    assert value(made, "cozystack_gpu_events_total", result="dropped") == 1
