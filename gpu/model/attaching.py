@@ -10,10 +10,35 @@ from typing import Final
 from gpu.model.snapshot import Snapshot
 from gpu.objects.claims import AttachedPod, Attachment, GPUClaim
 from gpu.objects.kubevirt import VMI
+from gpu.objects.meta import ObjectKey
 from gpu.units import NodeName
 
 MOST_PODS: Final = 256
 """As the CRD has it."""
+
+
+def is_settled(snapshot: Snapshot, claim: GPUClaim) -> bool:
+    """Say whether a claim's VMI lives just as it is noted, and has not migrated; the common case.
+
+    False does not mean that there is anything to do. `claim` is attached.
+    """
+    attachment, namespace = claim.attached_to, claim.meta.namespace
+    if attachment is None:
+        return True
+    vmi = snapshot.vmis.get(ObjectKey(namespace, attachment.vmi))
+    if vmi is None or vmi.meta.uid != attachment.uid or vmi.ended:
+        return False
+    if vmi.migrated_to is not None and vmi.migrated_to != claim.node:
+        return False
+    listed = 0
+    for pod in attachment.pods:
+        node = vmi.active_pods.get(pod.uid)
+        listed += node is not None
+        if not pod.ended:
+            seen = snapshot.pods.get((namespace, pod.uid))
+            if seen is None or not seen.live or (seen.node or pod.node or node or "") != pod.node:
+                return False
+    return listed == len(vmi.active_pods)
 
 
 def noted(
