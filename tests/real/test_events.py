@@ -1,0 +1,115 @@
+"""Events and saved passes on a real control plane: told once a reason, replayed byte for byte."""
+
+import asyncio
+import signal
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from devcluster import processes, product
+from gpu.objects import kinds
+from tests.real import site as sites
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def replays(tmp_path_factory):
+    return tmp_path_factory.mktemp("replays") / "of-the-leader"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def site(binaries_built, tmp_path_factory, replays):
+    flags = (*sites.FAST, f"--replay-dir={replays}", "--resync=1")
+    async with sites.opened(tmp_path_factory.mktemp("events"), flags=flags) as opened:
+        await opened.node("gpu-1", 4)
+        await opened.offer("h100")
+        await opened.tenant("tenant-a")
+        yield opened
+
+
+async def told(site, name, namespace="tenant-a"):
+    """Reasons of the Events about an object, with how many there are of each."""
+    listing = await site.admin.list_all(kinds.EVENTS, namespace)
+    return Counter(item["reason"] for item in listing.items if item["regarding"]["name"] == name)
+
+
+async def heard(site, name, reason, namespace="tenant-a"):
+    async def is_told():
+        return (await told(site, name, namespace))[reason] > 0
+
+    await sites.until(is_told, 15, f"an Event {reason} about {name}")
+
+
+async def test_an_order_that_is_placed_waits_and_is_released_is_told_once_of_each(site):
+    await site.order("tenant-a", "first", "h100", 4)
+    await site.bound("tenant-a", "first")
+    await heard(site, "first", "Placed")
+    await site.order("tenant-a", "second", "h100", 2)
+    await site.waits("tenant-a", "second", "NoFreeUnits")
+    await heard(site, "second", "NoFreeUnits")
+    await site.admin.delete(kinds.GPU_CLAIMS, "first", "tenant-a")
+    await site.bound("tenant-a", "second")
+    await heard(site, "second", "Placed")
+    await heard(site, "first", "Released")
+    await asyncio.sleep(2.5)  # two resyncs, which must add nothing
+    assert await told(site, "first") == {"Placed": 1, "Released": 1}
+    assert await told(site, "second") == {"NoFreeUnits": 1, "Placed": 1}
+
+
+async def test_an_event_is_of_our_controller_about_the_very_object_and_says_why(site):
+    listing = await site.admin.list_all(kinds.EVENTS, "tenant-a")
+    (found,) = [
+        item
+        for item in listing.items
+        if (item["regarding"]["name"], item["reason"]) == ("second", "Placed")
+    ]
+    claim = await site.claim("tenant-a", "second")
+    assert found["reportingController"] == "gpu.cozystack.io/binder"
+    assert found["regarding"]["uid"] == claim["metadata"]["uid"]
+    assert (found["type"], found["note"]) == ("Normal", "2 units of h100 held on node gpu-1")
+
+
+async def test_a_class_that_stops_taking_orders_is_told(site):
+    await heard(site, "h100", "Served", "default")
+    await site.admin.patch(kinds.GPU_CLASSES, "h100", {"spec": {"retired": True}})
+    await heard(site, "h100", "Retired", "default")
+
+
+async def test_sigusr1_saves_the_next_pass_which_is_decided_alike_by_the_command(site, replays):
+    assert not await asyncio.to_thread(replays.exists), "nobody has asked yet"
+    await site.order("tenant-a", "third", "h100", 9)
+    processes.kill(site.cp.record(product.FIRST), signal.SIGUSR1)
+
+    async def saved():
+        return await asyncio.to_thread(lambda: sorted(map(str, replays.glob("*.json"))))
+
+    (path,) = await sites.until(saved, 15, f"a saved pass in {replays}")
+    code, out, err = await replay(path)
+    assert (code, out != "") == (0, True), err
+    text = await asyncio.to_thread(Path(path).read_text, "utf-8")
+    assert '"name":"third"' in text
+    assert await told_by_log(site, "pass saved")
+
+
+async def told_by_log(site, words):
+    log = site.product.replicas[product.FIRST].log
+    return words in await asyncio.to_thread(log.read_text, "utf-8")
+
+
+async def replay(path):
+    """Run the command on a file: exit status, what it printed, what it told."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "apiserver",
+        "replay",
+        path,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, err = await process.communicate()
+    return process.returncode, out.decode(), err.decode()
