@@ -39,6 +39,7 @@ class Checker:
     def _known(self) -> Cluster:
         if self._cluster is None:
             world = self.world
+            # Not the snapshot's index: that one is carried from pass to pass, and may be wrong.
             stood = {claim.key: claim for claim in world.claims}
             self._claims = stood | self._claims
             self._cluster = Cluster(

@@ -140,9 +140,12 @@ def _splits(plan: _Plan) -> Iterator[Violation]:
     if not names:
         return
     standing: dict[ObjectKey, set[str]] = {name: set() for name in names}
+    namespaces = {name.namespace for name in names}
     for claim in plan.end.values():
+        if claim.meta.namespace not in namespaces or claim.phase is Phase.PENDING:
+            continue
         name = cluster.set_of(claim)
-        if name not in standing or claim.phase is Phase.PENDING:
+        if name not in standing:
             continue
         if not claim.meta.deleting or claim.key in plan.after:
             where = f"on {claim.node}" if claim.phase is Phase.BOUND else "Lost"
@@ -159,11 +162,12 @@ def _nodes(plan: _Plan) -> Iterator[Violation]:
     Where its VM runs, or holds units already, the node need only be there and serve the class.
     """
     cluster = plan.cluster
-    guests = {(cluster.owner(pod), pod.node) for pod in cluster.gpu_pods}
+    nodes = {claim.node for claim in plan.come}
+    guests = {(cluster.owner(pod), pod.node) for pod in cluster.gpu_pods if pod.node in nodes}
     held = {
         (cluster.set_of(claim), claim.node)
         for claim in cluster.claims.values()
-        if claim.phase is Phase.BOUND
+        if claim.node in nodes and claim.phase is Phase.BOUND
     }
     for claim in plan.come:
         runs_there = (vm_of(claim), claim.node) in guests and vm_of(claim) is not None

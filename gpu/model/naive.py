@@ -112,8 +112,9 @@ class Cluster:
 def held(cluster: Cluster, claims: Claims, places: AbstractSet[Place]) -> dict[Place, Amounts]:
     """Return units of Bound claims on each of the places."""
     sums: dict[Place, Amounts] = {place: Counter() for place in places}
+    nodes = {node for node, _ in places}
     for claim in claims.values():
-        if claim.phase is Phase.BOUND and claim.node is not None:
+        if claim.node in nodes and claim.phase is Phase.BOUND and claim.node is not None:
             resource = cluster.resource(claim)
             if resource is not None and (claim.node, resource) in sums:
                 sums[claim.node, resource][vm_of(claim)] += claim.count
@@ -147,9 +148,9 @@ class Usage:
     def __init__(self, cluster: Cluster, claims: Claims) -> None:
         self._cluster = cluster
         self._ordered: dict[TenantName, Counter[ClassName]] = defaultdict(Counter)
-        for claim in claims.values():
-            if claim.phase is not Phase.PENDING or claim.meta.deleting:
-                self._ordered[claim.tenant][claim.class_name] += claim.count
+        for namespace, settled in _by_namespace(claims).items():
+            for claim in settled:
+                self._ordered[TenantName(namespace)][claim.class_name] += claim.count
         self._raw = _raw(cluster)
         self.declared = _declared(cluster)
         self._below: dict[TenantName, set[TenantName]] = defaultdict(set)
@@ -181,6 +182,15 @@ class Usage:
         return self._known[tenant, key]
 
 
+def _by_namespace(claims: Claims) -> dict[str, list[GPUClaim]]:
+    """Return claims that count for budgets: Bound, Lost, or being deleted."""
+    found: dict[str, list[GPUClaim]] = defaultdict(list)
+    for claim in claims.values():
+        if claim.phase is not Phase.PENDING or claim.meta.deleting:
+            found[claim.meta.namespace].append(claim)
+    return found
+
+
 def _raw(cluster: Cluster) -> dict[TenantName, Counter[ResourceName]]:
     """Units of pods that no claim of their VM accounts for, as things stood when the pass began."""
     names = {item.resource for item in cluster.classes} | (cluster.permitted or set())
@@ -190,9 +200,11 @@ def _raw(cluster: Cluster) -> dict[TenantName, Counter[ResourceName]]:
             if resource in names:
                 asked[pod.meta.namespace, cluster.owner(pod), resource] += units
     for claim in cluster.stood.values() if asked else ():
-        covered = (claim.meta.namespace, vm_of(claim), cluster.resource(claim))
-        if vm_of(claim) is not None and covered in asked:
-            asked[covered] -= claim.count  # type: ignore[index]  # it is in asked
+        mine = cluster.resource(claim) if claim.attached_to is not None else None
+        if mine is not None:
+            covered = (claim.meta.namespace, vm_of(claim), mine)
+            if covered in asked:
+                asked[covered] -= claim.count
     raw: dict[TenantName, Counter[ResourceName]] = defaultdict(Counter)
     for (namespace, _, resource), amount in asked.items():
         raw[TenantName(namespace)][resource] += max(0, amount)
