@@ -1,0 +1,166 @@
+"""What is read past the cache before something is let go: each confirm holding, and each not."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from gpu.binder import confirming
+from gpu.binder.changes import Detach, Detached
+from gpu.binder.confirms import (
+    NodeLooked,
+    NodeOff,
+    NoOtherPods,
+    PodsAbsent,
+    PodsEnded,
+    VMIEnded,
+    VMINeverCame,
+)
+from gpu.binder.writer import Failure
+from gpu.cluster import errors
+from gpu.objects import claims, kinds
+from gpu.objects.meta import ObjectKey
+from gpu.ports import Outcome
+from tests.binder import raws
+from tests.binder.rig import Rig
+from tests.fakes.cluster import FakeCluster
+
+AT = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
+VM = ObjectKey("tenant-a", "vm")
+NODE = ObjectKey("", "n1")
+
+
+def a_change(*confirm):
+    claim = claims.decode(raws.a_claim(meta={"uid": "uid-x"}))
+    return Detach(claim=claim, why=Detached.ENDED, at=AT, set_id="tenant-a/x", confirm=confirm)
+
+
+def a_lease(renewed="2026-01-01T12:00:00.000000Z"):
+    return {
+        "metadata": {"name": "n1", "namespace": "kube-node-lease"},
+        "spec": {"renewTime": renewed},
+    }
+
+
+def a_cluster(**objects):
+    cluster = FakeCluster()
+    for name, items in objects.items():
+        for raw in items:
+            cluster.put(kinds.LEASES if name == "leases" else raws.kind_of(name), raw)
+    return cluster
+
+
+OUT = [{"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}]
+PODS = {"namespace": "tenant-a", "uids": frozenset({"p"})}
+ENDED, ABSENT = PodsEnded(**PODS), PodsAbsent(**PODS)
+OVER = VMIEnded(key=VM, uid="vmi-1")
+NEVER = VMINeverCame(key=VM, claim="x", admission="adm")
+OFF = NodeOff(node="n1")
+LOOKED = NodeLooked(node="n1", at_or_after=AT)
+ALONE = NoOtherPods(key=VM, uid="vmi-1", pods=frozenset({"p"}))
+
+HOLDS = {
+    "ended: gone": (ENDED, {}),
+    "ended: Succeeded": (ENDED, {"pods": [raws.a_pod("p", phase="Succeeded")]}),
+    "ended: Failed": (ENDED, {"pods": [raws.a_pod("p", phase="Failed")]}),
+    "ended: another lives": (ENDED, {"pods": [raws.a_pod("q")]}),
+    "ended: of another tenant": (ENDED, {"pods": [raws.a_pod("p", tenant="tenant-b")]}),
+    "absent: gone": (ABSENT, {"pods": [raws.a_pod("q")]}),
+    "over: gone": (OVER, {}),
+    "over: Succeeded": (OVER, {"vmis": [raws.a_vmi(phase="Succeeded")]}),
+    "over: made anew": (OVER, {"vmis": [raws.a_vmi(uid="vmi-2")]}),
+    "never: gone": (NEVER, {}),
+    "never: another start": (NEVER, {"vmis": [raws.a_vmi(admissions={"x": "other"})]}),
+    "off: gone": (OFF, {}),
+    "off: tainted": (OFF, {"nodes": [raws.a_node(taints=OUT)]}),
+    "looked: renewed": (LOOKED, {"nodes": [raws.a_node()], "leases": [a_lease()]}),
+    "looked: one renewal on its way": (
+        LOOKED,
+        {"nodes": [raws.a_node()], "leases": [a_lease("2026-01-01T11:59:50.000000Z")]},
+    ),
+    "alone: gone": (ALONE, {}),
+    "alone: lists none": (ALONE, {"vmis": [raws.a_vmi()]}),
+    "alone: lists it": (ALONE, {"vmis": [raws.a_vmi(pods={"p": "n1"})]}),
+    "alone: made anew": (ALONE, {"vmis": [raws.a_vmi(uid="vmi-2", pods={"q": "n1"})]}),
+}
+FAILS = {
+    "ended: lives": (ENDED, {"pods": [raws.a_pod("p")]}, "pod tenant-a/p lives"),
+    "absent: Succeeded": (
+        ABSENT,
+        {"pods": [raws.a_pod("p", phase="Succeeded")]},
+        "pod tenant-a/p is there",
+    ),
+    "over: runs": (OVER, {"vmis": [raws.a_vmi()]}, "VMI tenant-a/vm is there and not ended"),
+    "never: came": (
+        NEVER,
+        {"vmis": [raws.a_vmi(admissions={"x": "adm"})]},
+        "VMI tenant-a/vm came after all",
+    ),
+    "off: there": (
+        OFF,
+        {"nodes": [raws.a_node(ready="False")]},
+        "node n1 is there and not tainted out-of-service",
+    ),
+    "looked: gone": (LOOKED, {"leases": [a_lease()]}, "node n1 is not Ready"),
+    "looked: not Ready": (
+        LOOKED,
+        {"nodes": [raws.a_node(ready="Unknown")], "leases": [a_lease()]},
+        "node n1 is not Ready",
+    ),
+    "looked: without a Lease": (
+        LOOKED,
+        {"nodes": [raws.a_node()]},
+        "node n1 has not renewed its Lease since 2026-01-01T12:00:00+00:00",
+    ),
+    "looked: not renewed": (
+        LOOKED,
+        {"nodes": [raws.a_node()], "leases": [a_lease("2026-01-01T11:59:49.000000Z")]},
+        "node n1 has not renewed its Lease since 2026-01-01T12:00:00+00:00",
+    ),
+    "alone: another pod": (
+        ALONE,
+        {"vmis": [raws.a_vmi(pods={"p": "n1", "q": "n1"})]},
+        "VMI tenant-a/vm has another pod, q",
+    ),
+}
+
+
+@pytest.mark.parametrize(("confirm", "objects"), HOLDS.values(), ids=HOLDS)
+async def test_what_a_change_relies_on_holds(confirm, objects):
+    assert await confirming.unmet(a_change(confirm), a_cluster(**objects)) == ""
+
+
+@pytest.mark.parametrize(("confirm", "objects", "words"), FAILS.values(), ids=FAILS)
+async def test_what_a_change_relies_on_does_not_hold(confirm, objects, words):
+    assert await confirming.unmet(a_change(confirm), a_cluster(**objects)) == words
+
+
+async def test_the_first_that_does_not_hold_is_told():
+    cluster = a_cluster(pods=[raws.a_pod("p")], vmis=[raws.a_vmi()])
+    assert await confirming.unmet(a_change(OFF, ENDED, OVER), cluster) == "pod tenant-a/p lives"
+
+
+async def test_nothing_is_sent_when_the_watch_lags_behind_a_pod_that_lives():
+    rig = Rig()
+    claim = raws.a_claim(status=raws.bound() | raws.attached(uid="vmi-1", ended=["p"]))
+    rig.store(claims=[claim])
+    rig.cluster.put(kinds.PODS, raws.a_pod("p"))
+    stored = (await rig.view.world(rig.in_thread)).claims[0]
+    change = Detach(claim=stored, why=Detached.ENDED, at=AT, set_id="tenant-a/x", confirm=(ENDED,))
+    assert await rig.writer.perform(change) == Failure(Outcome.STALE, "pod tenant-a/p lives")
+    assert rig.writes() == []
+
+
+async def test_nothing_is_sent_when_what_it_relies_on_cannot_be_read():
+    rig = Rig()
+    rig.store(claims=[raws.a_claim(status=raws.bound() | raws.attached(uid="vmi-1"))])
+    stored = (await rig.view.world(rig.in_thread)).claims[0]
+    rig.cluster.down = True
+    change = Detach(claim=stored, why=Detached.ENDED, at=AT, set_id="tenant-a/x", confirm=(OVER,))
+    failure = await rig.writer.perform(change)
+    assert failure is not None
+    assert failure.outcome is Outcome.STALE
+    assert "could not be read past the cache" in failure.words
+    rig.cluster.down = False
+    with pytest.raises(errors.NotFound):
+        await rig.cluster.get(kinds.VMIS, "vm", "tenant-a")
+    assert rig.writes() == []
