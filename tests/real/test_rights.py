@@ -10,6 +10,7 @@ import pytest_asyncio
 
 from devcluster import chart, control_plane, product, simulator
 from gpu import keys
+from gpu.cluster import errors
 from gpu.objects import kinds
 from tests.charts.granted import ADMISSION, LEADER, PROCESS, SETTINGS
 from tests.real import site as sites
@@ -27,7 +28,13 @@ NOT_HERE = {
     ("gpuclaims.gpu.cozystack.io", "get"): "the same",
     ("gpunodes.gpu.cozystack.io", "get"): "the same",
     ("pods", "patch"): "teardown --release-gates",
-    ("events.events.k8s.io", "create"): "the recorder has nothing to tell yet",
+    ("workloads.cozystack.io", "get"): "after a write with an unclear outcome",
+    ("workloads.cozystack.io", "delete"): "a record without a claim that nobody collected",
+    ("workloadmonitors.cozystack.io", "get"): "after a write with an unclear outcome",
+    ("gpuclaims.gpu.cozystack.io", "delete"): "template claims, of VMs",
+    ("nodes", "get"): "before something that ran is let go",
+    ("virtualmachineinstances.kubevirt.io", "get"): "the same",
+    ("virtualmachineinstances.kubevirt.io", "delete"): "a guest whose node cannot keep its set",
     (
         f"validatingadmissionpolicies.{ADMISSION}",
         "create",
@@ -56,8 +63,10 @@ async def asked(binaries_built, tmp_path_factory) -> set[tuple[str, str, bool]]:
         await site.tenant("tenant-a", total=4)
         await site.order("tenant-a", "held", "h100", 2)
         await site.bound("tenant-a", "held")
+        await sites.until(lambda: settings_name(site, sites.H100), 15, "settings")
         await site.offer("l40s", "nvidia.com/L40S")
         await sites.until(lambda: settings_name(site, "nvidia.com/L40S"), 15, "settings with L40S")
+        await records(site)
         await site.order("tenant-a", "waiting", "h100", 99)
         await site.waits("tenant-a", "waiting", "NoFreeUnits")
         await site.admin.delete(kinds.GPU_CLAIMS, "held", "tenant-a")
@@ -68,9 +77,35 @@ async def asked(binaries_built, tmp_path_factory) -> set[tuple[str, str, bool]]:
     return set(requests(log))
 
 
+async def records(site: sites.Site) -> None:
+    """Have a record healed, then lose it to a host, then have its monitor healed."""
+    api, name, monitor = site.admin, "gpuclaim-held", keys.USAGE_MONITOR_NAME
+
+    async def operational() -> bool:
+        return bool((await api.get(kinds.WORKLOADS, name, "tenant-a"))["status"]["operational"])
+
+    async def selects_something() -> bool:
+        try:
+            found = await api.get(kinds.WORKLOAD_MONITORS, monitor, "tenant-a")
+        except errors.NotFound:
+            return False
+        return bool(found["spec"]["selector"])
+
+    await api.patch(kinds.WORKLOADS, name, {"status": {"operational": False}}, "tenant-a")
+    await sites.until(operational, 15, "the record healed")
+    await api.delete(kinds.WORKLOADS, name, "tenant-a")
+    await sites.until(selects_something, 15, "a monitor of records")
+    empty = {"spec": {"selector": {keys.USAGE_MONITOR_SELECTOR_LABEL: None}}}
+    await api.patch(kinds.WORKLOAD_MONITORS, monitor, empty, "tenant-a")
+    await sites.until(selects_something, 15, "the monitor healed")
+
+
 async def settings_name(site: sites.Site, resource: str) -> bool:
     """Tell whether the settings know a resource: they were there before, so they were patched."""
-    found = await site.admin.get(kinds.CONFIG_MAPS, keys.SETTINGS_NAME, keys.SETTINGS_NAMESPACE)
+    try:
+        found = await site.admin.get(kinds.CONFIG_MAPS, keys.SETTINGS_NAME, keys.SETTINGS_NAMESPACE)
+    except errors.NotFound:
+        return False
     return resource in found["data"]["resourceNames"]
 
 
