@@ -271,10 +271,12 @@ def _observe(old: Sightings, world: World, now: datetime) -> Sightings:
     pods = sightings.observe(old, world.snapshot.attached, world.snapshot.pods, now)
     if "workloads" in world.unserved:
         return replace(pods, records=replace(old.records, stored=frozenset(), missed={}))
+    known = world.snapshot.memo.records
+    known.follow(world.workloads, usage.owner_of, usage.is_ours)
     records = usage.remember(
         old.records,
         claims=world.claims,
-        workloads=world.workloads,
+        owners=(owner for _, owner in known.there.values()),
         ending=frozenset(item.meta.name for item in world.namespaces if item.meta.deleting),
         now=now,
     )

@@ -59,6 +59,7 @@ def advance(old: Snapshot, given: Objects, settings: Settings) -> Snapshot:
         given=given,
     )
     _carry_eligible(old, made, step)
+    made.memo.records = old.memo.records
     return made
 
 

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from gpu.model import coverage, eligibility, ledger, snapshot
-from gpu.model.snapshot import Draft, View
+from gpu.model import eligibility, ledger, snapshot
+from gpu.model.snapshot import View
 from gpu.objects.nodes import NodeUnits
 from gpu.units import ClassName, NodeName, ResourceName, Units
 
@@ -36,11 +36,6 @@ def free(view: View, node: NodeName, resource: ResourceName) -> int:
 def of_classes(view: View) -> dict[ClassName, ClassUnits]:
     """Return the units of every class, by class name."""
     base = snapshot.snapshot_of(view)
-    held: dict[ClassName, int] = {}
-    claims = view.claims() if isinstance(view, Draft) else view.claims.values()
-    for claim in claims:
-        if coverage.node_held(claim) is not None:
-            held[claim.class_name] = held.get(claim.class_name, 0) + claim.count
     found: dict[ClassName, ClassUnits] = {}
     for name, offer in base.classes.items():
         served = base.capacities.get(offer.resource, {})
@@ -48,7 +43,7 @@ def of_classes(view: View) -> dict[ClassName, ClassUnits]:
         found[name] = ClassUnits(
             capacity=Units(sum(served.values())),
             allocatable=Units(sum(served[node] for node in eligible)),
-            held=Units(held.get(name, 0)),
+            held=view.held_of(name),
             free=ledger.total(view.ledger.free(node, offer.resource) for node in eligible),
             nodes=tuple(served),
         )

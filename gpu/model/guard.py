@@ -100,16 +100,15 @@ def tally(
     held = 0
     recent: dict[str, list[Displaced]] = {}
     for item in sets:
-        displaced = [
-            claim.displaced
-            for claim in item.claims
-            if claim.displaced is not None
-            and claim.displaced.at > after
-            and claim.displaced.cause is not Cause.SET_TORN
-        ]
-        if displaced:
-            recent[item.id] = displaced
-        held += bool(displaced) or any(claim.phase is Phase.BOUND for claim in item.claims)
+        is_held = False
+        for claim in item.claims:
+            found = claim.displaced
+            if found is not None and found.at > after and found.cause is not Cause.SET_TORN:
+                recent.setdefault(item.id, []).append(found)
+                is_held = True
+            elif claim.phase is Phase.BOUND:
+                is_held = True
+        held += is_held
     exempt = _first_lost(recent, leaving)
     counted = {
         set_id

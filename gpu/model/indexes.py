@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from gpu import keys
-from gpu.model import coverage, ordered, sets
+from gpu.model import coverage, ordered, sets, spent
 from gpu.model.ledger import Holder
 from gpu.model.sets import ClaimSet, Named
 from gpu.objects.claims import GPUClaim, Phase
@@ -43,11 +43,29 @@ def is_attached(claim: GPUClaim) -> bool:
     return claim.attached_to is not None
 
 
+def is_degraded(claim: GPUClaim) -> bool:
+    """Say whether a claim has the condition Degraded, whatever it says."""
+    return any(item.type == spent.DEGRADED for item in claim.conditions)
+
+
+def is_stray(claim: GPUClaim) -> bool:
+    """Say whether a claim was made for a VM's start and nothing uses it."""
+    return claim.is_template and claim.attached_to is None and not claim.meta.deleting
+
+
+def is_holder(claim: GPUClaim) -> bool:
+    """Say whether a claim is Bound or Lost: it counts for budgets, and has a usage record."""
+    return claim.phase is not Phase.PENDING
+
+
 _MARKS: Final[Mapping[str, Callable[[GPUClaim], bool]]] = {
     "unfinalized": is_unfinalized,
     "deleting": is_held_back,
     "lost": is_lost,
     "attached": is_attached,
+    "degraded": is_degraded,
+    "strays": is_stray,
+    "holders": is_holder,
 }
 
 
@@ -125,6 +143,21 @@ class Indexed:
     def attached(self) -> tuple[GPUClaim, ...]:
         """Claims a VMI is recorded to use, in key order."""
         return self.indexed().marked["attached"]
+
+    @property
+    def degraded(self) -> tuple[GPUClaim, ...]:
+        """Claims that have the condition Degraded, in key order."""
+        return self.indexed().marked["degraded"]
+
+    @property
+    def strays(self) -> tuple[GPUClaim, ...]:
+        """Template claims attached to nothing that are not being deleted, in key order."""
+        return self.indexed().marked["strays"]
+
+    @property
+    def holders(self) -> tuple[GPUClaim, ...]:
+        """Bound and Lost claims, in key order."""
+        return self.indexed().marked["holders"]
 
     @property
     def sets(self) -> tuple[ClaimSet, ...]:

@@ -76,9 +76,12 @@ def troubles(draft: Draft, now: datetime, grace: Grace) -> dict[str, Trouble]:
     deleted stay where they are until they are let go.
     """
     on: dict[NodeName, list[ClaimSet]] = {}
+    suspects = {name for name in draft.indexed().by_node if _may_suffer(draft, name)}
+    if not suspects:
+        return {}
     for item in draft.sets:
         if not any(claim.phase is Phase.LOST and not claim.meta.deleting for claim in item.claims):
-            for node in {claim.node for claim in placed(item) if claim.node is not None}:
+            for node in {claim.node for claim in placed(item) if claim.node in suspects}:
                 on.setdefault(node, []).append(item)
     found: dict[str, list[Trouble]] = {}
     for node in sorted(on):
@@ -103,6 +106,18 @@ def degraded_since(claims: Iterable[GPUClaim], cause: Cause | None = None) -> da
     return min(
         (item.since for item in told if item and item.since and item.reason in reasons),
         default=None,
+    )
+
+
+def _may_suffer(draft: Draft, name: NodeName) -> bool:
+    """Say whether anything may be wrong with a node for what is held on it; most have nothing."""
+    node = draft.snapshot.nodes.get(name)
+    if node is None or not node.ready or node.taints or node.cordoned:
+        return True
+    served = draft.snapshot.capacities
+    return any(
+        room.get(name, 0) > served.get(resource, {}).get(name, 0)
+        for resource, room in draft.ledger.held.items()
     )
 
 

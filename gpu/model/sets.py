@@ -5,7 +5,7 @@ claims of a VM that is off stay together. Named by no VM or by several, it is a 
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
 
@@ -26,6 +26,12 @@ class ClaimSet:
     claims: tuple[GPUClaim, ...]
     vm: Holder | None = None
     """The VM they are attached to, or whose template names them."""
+    id: str = field(init=False, compare=False)
+    """`namespace/name` of its oldest claim."""
+
+    def __post_init__(self) -> None:
+        # Asked several times a pass of every set, and sets live on from pass to pass.
+        object.__setattr__(self, "id", str(self.claims[0].key))
 
     @property
     def attachments(self) -> tuple[Attachment, ...]:
@@ -36,11 +42,6 @@ class ClaimSet:
     def nodes(self) -> frozenset[NodeName]:
         """Where its members hold units."""
         return frozenset(node for node in map(coverage.node_held, self.claims) if node is not None)
-
-    @property
-    def id(self) -> str:
-        """`namespace/name` of its oldest claim."""
-        return str(self.claims[0].key)
 
     @property
     def age(self) -> tuple[datetime, str]:

@@ -13,6 +13,7 @@ from gpu.model import booking, coverage, indexes, ledger, names, pod_units, tena
 from gpu.model.indexes import Index, Indexed
 from gpu.model.ledger import Ledger
 from gpu.model.pod_units import Known, PodId, PodUnits
+from gpu.model.records import Records
 from gpu.model.sets import ClaimSet
 from gpu.model.tenancy import Tree
 from gpu.objects.claims import GPUClaim, Phase
@@ -37,6 +38,8 @@ class Memo:
     eligible: dict[ClassName, frozenset[NodeName]] = field(default_factory=dict)
     counted: Ledger | None = None
     queued: "Draft | None" = None
+    records: Records = field(default_factory=Records)
+    """For phase `usage`; handed on from pass to pass."""
     shared: "dict[ObjectKey, ClaimSet] | None" = None
     """Sets of more than one claim, by VM."""
 

@@ -145,9 +145,14 @@ def record_of(claim: GPUClaim, *, anchored: bool) -> Record:
     )
 
 
+def is_ours(workload: Workload) -> bool:
+    """Say whether a Workload is named as records are."""
+    return workload.meta.name.startswith(keys.USAGE_RECORD_PREFIX)
+
+
 def owner_of(workload: Workload) -> str:
     """Return the uid of the claim whose record it is; empty when it is none of ours."""
-    if not workload.meta.name.startswith(keys.USAGE_RECORD_PREFIX):
+    if not is_ours(workload):
         return ""
     group = f"{keys.GROUP}/"
     return next(
@@ -205,11 +210,14 @@ def remember(
     old: Memory,
     *,
     claims: Iterable[GPUClaim],
-    workloads: Iterable[Workload],
+    owners: Iterable[str],
     ending: Container[str],
     now: datetime,
 ) -> Memory:
-    """Return what is known after one more look; `ending` are namespaces that are being deleted.
+    """Return what is known after one more look.
+
+    `owners` are uids of the claims whose records are there; `ending` are namespaces that are being
+    deleted.
 
     A record that was stored, and whose claim lives on for a second without it, was deleted by
     somebody else: we never delete one of a living claim.
@@ -219,7 +227,7 @@ def remember(
         for claim in claims
         if not claim.meta.deleting and claim.meta.namespace not in ending
     }
-    there = {uid for uid in map(owner_of, workloads) if uid} & alive
+    there = alive.intersection(owners)
     missed = {uid: old.missed.get(uid, now) for uid in (old.stored | old.missed.keys()) & alive}
     missed = {uid: since for uid, since in missed.items() if uid not in there}
     gone = {uid for uid, since in missed.items() if now - since >= _SETTLES}

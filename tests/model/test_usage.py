@@ -183,7 +183,7 @@ def look(
     return usage.remember(
         old,
         claims=[claim] if claim else [],
-        workloads=[a_workload()] if there else [],
+        owners=[usage.owner_of(a_workload())] if there else [],
         ending=ending,
         now=START + timedelta(seconds=at),
     )

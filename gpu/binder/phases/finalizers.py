@@ -20,15 +20,15 @@ def changes_of(scene: Scene) -> Iterator[Change]:
     A claim that cannot be read may name any class, so while there is one no class is let go.
     """
     world = scene.world
-    named = {claim.class_name for claim in world.claims}
+    is_any_deleted = any(offer.meta.deleting for offer in world.classes)
+    named = {claim.class_name for claim in world.claims} if is_any_deleted else frozenset()
     for offer in world.classes:
         if not offer.meta.deleting:
             yield from _add(scene, GPU_CLASSES, offer.meta, keys.CLASS_FINALIZER)
         elif offer.name not in named and not world.unreadable_claims:
             yield from _drop(scene, GPU_CLASSES, offer.meta, keys.CLASS_FINALIZER)
-    for claim in world.claims:
-        if not claim.meta.deleting:
-            yield from _add(scene, GPU_CLAIMS, claim.meta, keys.CLAIM_FINALIZER)
+    for claim in scene.draft.unfinalized:
+        yield from _add(scene, GPU_CLAIMS, claim.meta, keys.CLAIM_FINALIZER)
 
 
 def _add(scene: Scene, kind: Kind, meta: ObjectMeta, finalizer: str) -> Iterator[Change]:

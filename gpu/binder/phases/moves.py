@@ -93,7 +93,10 @@ def changes_of(scene: Scene) -> Iterator[Change]:
     for case in cases:
         if not scene.leaves_alone(case.item.id):
             yield from _act(scene, case, tally)
-    for item in found:
+    said = {claim.key for claim in scene.draft.degraded}
+    for item in found if troubles or said else ():
+        if item.id not in troubles and said.isdisjoint(claim.key for claim in item.claims):
+            continue
         if item.id not in due and not scene.leaves_alone(item.id):
             yield from _mark(scene, item, troubles.get(item.id), Stage.GRACE)
     _tell(scene, tally)

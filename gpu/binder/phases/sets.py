@@ -116,7 +116,8 @@ def _words(found: ClaimSet) -> str:
 
 def _healed(scene: Scene, torn: set[ObjectKey]) -> Iterator[Change]:
     """Take back what claims say whose set is not torn any more without having been gathered."""
-    for found in scene.draft.sets:
+    said = {claim.key for claim in scene.draft.degraded}
+    for found in scene.draft.sets if said else ():
         for claim in found.claims:
             if not claim.conditions or not _says_torn(claim) or claim.key in torn:
                 continue

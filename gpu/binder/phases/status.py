@@ -36,7 +36,8 @@ def changes_of(scene: Scene) -> Iterator[Change]:
 
 def _classes(scene: Scene) -> Iterator[Change]:
     units = capacity.of_classes(scene.draft)
-    named = Counter(claim.class_name for claim in scene.draft.claims())
+    is_any_deleted = any(offer.meta.deleting for offer in scene.world.classes)
+    named = Counter(claim.class_name for claim in scene.draft.claims() if is_any_deleted)
     for offer in scene.world.classes:
         if scene.leaves_alone(changes.object_set(GPU_CLASSES, offer.meta.key)):
             continue

@@ -14,6 +14,7 @@ from gpu.binder import changes, standing
 from gpu.binder.changes import Change, DropRecord, WriteMonitor, WriteRecord
 from gpu.binder.phase import Scene
 from gpu.model import usage
+from gpu.model.records import Agreed, Records
 from gpu.model.usage import Kept, Standing
 from gpu.objects import meta
 from gpu.objects.claims import GPUClaim
@@ -45,7 +46,7 @@ class _Plan:
     anchored: bool
     holders: tuple[GPUClaim, ...]
     """Claims that shall have a record, outside namespaces that are being deleted."""
-    there: dict[ObjectKey, Workload]
+    known: Records
     monitors: dict[str, Monitor]
     """By namespace."""
 
@@ -58,18 +59,16 @@ def _plan(scene: Scene) -> _Plan:
         marked=bool(world.monitors) or _is_marked(scene),
         memory=scene.sightings.records,
     )
+    holders = scene.draft.holders
+    if ending:
+        holders = tuple(claim for claim in holders if claim.meta.namespace not in ending)
+    known = scene.draft.snapshot.memo.records
+    known.follow(world.workloads, usage.owner_of, usage.is_ours)
+    known.under(anchored=anchored)
     return _Plan(
         anchored=anchored,
-        holders=tuple(
-            claim
-            for claim in scene.draft.claims()
-            if usage.holds(claim) and claim.meta.namespace not in ending
-        ),
-        there={
-            item.meta.key: item
-            for item in world.workloads
-            if item.meta.name.startswith(keys.USAGE_RECORD_PREFIX)
-        },
+        holders=holders,
+        known=known,
         monitors={item.meta.namespace: item for item in world.monitors},
     )
 
@@ -87,10 +86,9 @@ def _is_marked(scene: Scene) -> bool:
 def _standing(scene: Scene, plan: _Plan) -> Standing:
     memory = scene.sightings.records
     fought_over = usage.fought_over(memory)
+    unowned = {key for key, (_, owner) in plan.known.there.items() if not owner}
     taken = tuple(
-        str(key)
-        for key in (_key(claim) for claim in plan.holders)
-        if key in plan.there and not usage.owner_of(plan.there[key])
+        str(key) for key in (_key(claim) for claim in plan.holders if unowned) if key in unowned
     )
     is_seen = bool(memory.deletions) or (_is_marked(scene) and plan.anchored)
     if taken:
@@ -119,19 +117,33 @@ def _monitors(scene: Scene, plan: _Plan) -> Iterator[WriteMonitor]:
 
 
 def _records(scene: Scene, plan: _Plan) -> Iterator[WriteRecord]:
+    known = plan.known
+    agreed, known.agreed = known.agreed, {}
     for claim in plan.holders:
+        found = agreed.get(claim.meta.uid)
+        if found is not None and found.claim is claim and _is_there(known, found):
+            known.agreed[claim.meta.uid] = found
+            continue
         key = _key(claim)
         if scene.leaves_alone(changes.object_set(WORKLOADS, key)):
             continue
         if plan.anchored and claim.meta.namespace not in plan.monitors:
             continue
         record = usage.record_of(claim, anchored=plan.anchored)
-        found = plan.there.get(key)
-        if found is None:
+        there, owner = known.there.get(key, (None, ""))
+        if there is None:
             if _may_make(scene, claim):
                 yield WriteRecord(claim=claim, record=record, uid="")
-        elif usage.owner_of(found) == claim.meta.uid and not usage.says(found, record):
-            yield WriteRecord(claim=claim, record=record, uid=found.meta.uid)
+        elif owner == claim.meta.uid:
+            if usage.says(there, record):
+                known.agreed[owner] = Agreed(claim, key, there)
+            else:
+                yield WriteRecord(claim=claim, record=record, uid=there.meta.uid)
+
+
+def _is_there(known: Records, agreed: Agreed) -> bool:
+    there, _ = known.there.get(agreed.key, (None, ""))
+    return there is agreed.record
 
 
 def _may_make(scene: Scene, claim: GPUClaim) -> bool:
@@ -147,10 +159,15 @@ def _may_make(scene: Scene, claim: GPUClaim) -> bool:
 
 def _strays(scene: Scene, plan: _Plan) -> Iterator[DropRecord]:
     """Yield records whose claim is no more, or which are not the one record of their claim."""
-    named = {claim.meta.uid: _key(claim) for claim in scene.draft.claims()}
-    for key, found in plan.there.items():
-        owner = usage.owner_of(found)
-        if not owner or named.get(owner) == key or found.meta.deleting:
+    agreed = plan.known.agreed
+    doubted = [
+        (key, found, owner)
+        for key, (found, owner) in plan.known.there.items()
+        if owner and not (owner in agreed and agreed[owner].record is found)
+    ]
+    named = {claim.meta.uid: _key(claim) for claim in scene.draft.claims() if doubted}
+    for key, found, owner in doubted:
+        if named.get(owner) == key or found.meta.deleting:
             continue
         if owner not in named and _is_unread(scene, found):
             continue
