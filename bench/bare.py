@@ -70,10 +70,7 @@ async def status_writes(api: client.Client, namespace: str, count: int) -> float
     made: list[tuple[str, str]] = []
 
     async def make(name: str) -> None:
-        body = {
-            "metadata": {"name": name, "namespace": namespace},
-            "spec": {"className": "bench", "count": 1},
-        }
+        body = _copy(name, namespace)
         made.append((name, (await api.create(COPIES, body))["metadata"]["resourceVersion"]))
 
     async def bind(name: str, version: str) -> None:
@@ -88,6 +85,40 @@ async def status_writes(api: client.Client, namespace: str, count: int) -> float
     took = loop.time() - started
     await delete_all(api, COPIES, namespace)
     return count / took
+
+
+async def claims(api: client.Client, namespace: str, count: int) -> float:
+    """Return per second the bare writes that one claim needs, WIDTH claims in flight.
+
+    They are a metadata patch (finalizer), a status patch (placement) and a create (its record, for
+    which another copy stands in), one after another as a claim needs them.
+    """
+
+    async def make(name: str) -> None:
+        await api.create(COPIES, _copy(name, namespace))
+
+    async def serve(name: str) -> None:
+        marks = {"metadata": {"annotations": {f"{GROUP}/finalizer": "on"}}}
+        patched = await api.patch(COPIES, name, marks, namespace)
+        patch = placement(patched["metadata"]["resourceVersion"], "node-1")
+        await api.patch(COPIES, name, patch, namespace, subresource="status")
+        await api.create(COPIES, _copy(f"record-{name}", namespace))
+
+    names = [f"bare-{index:05d}" for index in range(count)]
+    await in_flight(WIDTH, (functools.partial(make, name) for name in names))
+    loop = asyncio.get_running_loop()
+    started = loop.time()
+    await in_flight(WIDTH, (functools.partial(serve, name) for name in names))
+    took = loop.time() - started
+    await delete_all(api, COPIES, namespace)
+    return count / took
+
+
+def _copy(name: str, namespace: str) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"className": "bench", "count": 1},
+    }
 
 
 async def scheduled_pods(api: client.Client, namespace: str, count: int) -> float:

@@ -15,6 +15,11 @@ POD_RESOURCE: Final = "bench.example.com/GPU"
 NODES: Final = 100
 UNITS: Final = 128
 """Units of a node: 12,800 in all, so that no order of the bench waits for room."""
+TIGHT_CLASS: Final = "bench-tight"
+TIGHT_RESOURCE: Final = "nvidia.com/BENCH_TIGHT_GPU"
+TIGHT_UNITS: Final = 8
+"""Units of it in all, on one node: nearly every order of it waits."""
+TIGHT_TENANT: Final = "tenant-tight"
 TENANT: Final = "tenant-bench"
 PODS_NAMESPACE: Final = "bench-pods"
 FULL_TENANTS: Final = tuple(f"tenant-full{index:03d}" for index in range(100))
@@ -25,18 +30,21 @@ _WIDTH: Final = 16
 async def add(admin: client.Client) -> None:
     """Create nodes, class and tenants; as the administrator."""
     await tenants.add(admin, TENANT)
+    await tenants.add(admin, TIGHT_TENANT)
     for name in (PODS_NAMESPACE, *FULL_TENANTS):
         await admin.create(kinds.NAMESPACES, {"metadata": {"name": name}})
     made = simulator.Simulator(admin)
     resources = {RESOURCE: UNITS, POD_RESOURCE: 8}
     nodes = (simulator.Simulated(name=node_name(i), resources=resources) for i in range(NODES))
     await in_flight(_WIDTH, (functools.partial(made.add, node) for node in nodes))
-    spec = {
-        "mode": "passthrough",
-        "source": {"devicePlugin": {"resourceName": RESOURCE}},
-        "displayName": "Bench",
-    }
-    await admin.create(kinds.GPU_CLASSES, {"metadata": {"name": CLASS}, "spec": spec})
+    await made.add(simulator.Simulated(name="bench-tight", resources={TIGHT_RESOURCE: TIGHT_UNITS}))
+    for name, resource in ((CLASS, RESOURCE), (TIGHT_CLASS, TIGHT_RESOURCE)):
+        spec = {
+            "mode": "passthrough",
+            "source": {"devicePlugin": {"resourceName": resource}},
+            "displayName": "Bench",
+        }
+        await admin.create(kinds.GPU_CLASSES, {"metadata": {"name": name}, "spec": spec})
 
 
 def node_name(index: int) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from bench import bare, catalogue, orders, passes, reads, scrape
+from bench import bare, catalogue, model, orders, passes, reads, scrape, waiting
 from bench.figures import Collected, Goal, Run, Sense, Take
 from bench.orders import Burst
 from bench.stage import Stage, stage
@@ -18,6 +18,7 @@ BOUND_GOAL: Final = Goal(take=Take.MIDDLE, sense=Sense.AT_MOST, value=50)
 LIST_GOAL: Final = Goal(take=Take.P99, sense=Sense.AT_MOST, value=100)
 SHARE_GOAL: Final = Goal(take=Take.MIDDLE, sense=Sense.AT_LEAST, value=60)
 LAG_GOAL: Final = Goal(take=Take.MIDDLE, sense=Sense.AT_MOST, value=20)
+REUSE_GOAL: Final = Goal(take=Take.P99, sense=Sense.AT_MOST, value=1000)
 WRITES_A_CLAIM: Final = 2
 """Finalizer and placement (docs/binding.md)."""
 
@@ -87,10 +88,41 @@ class Bench:
         house = await passes.measure(self.stage, self.scale.held)
         self._lag(f"event-loop lag p99, {among}", house.lag_p99, LAG_GOAL)
         self.got.add(f"order to Bound, {among}", "ms", _ms(house.bound_in))
-        self._reads(among, house.lists, None)
+        self._reads(among, house.lists, LIST_GOAL)
         for phase, seconds in house.pass_seconds.items():
             self.got.add(f"phase {phase}, {among}", "ms", _ms([seconds]), note=_MEAN)
         self._memory(among)
+
+    async def waiting(self) -> None:
+        """Claims per second and reuse of a freed unit while thousands of orders wait."""
+        among = f"{waiting.WAITERS:,} orders waiting"
+        self.say(f"having {waiting.WAITERS} orders wait")
+        held = await waiting.fill(self.stage)
+        for number in range(1, self.scale.rounds + 1):
+            self.say(f"round {number} of {self.scale.rounds}: orders beside those that wait")
+            bare_claims = await bare.claims(self.stage.api, bare.NAMESPACE, self.scale.orders)
+            self.got.add("bare writes of a claim", "claims/s", [bare_claims], note=_CLAIM)
+            done = await waiting.burst(self.stage, self.scale.orders)
+            rate = self.scale.orders / done.seconds
+            self.got.add(f"claims Bound at once, {among}", "claims/s", [rate])
+            share = 100 * rate / bare_claims
+            self.got.add(
+                f"share of what bare writes of a claim allow, {among}",
+                "%",
+                [share],
+                goal=SHARE_GOAL,
+            )
+            for phase, seconds in done.phases.items():
+                self.got.add(f"phase {phase}, at once, {among}", "s", [seconds], note=_PHASES)
+            pods = await bare.scheduled_pods(
+                self.stage.api, catalogue.PODS_NAMESPACE, self.scale.orders
+            )
+            self.got.add("kube-scheduler beside it", "pods/s", [pods], note=_SCHEDULER)
+        self.say("units given back one by one")
+        took = await waiting.reuse(self.stage, held, self.scale.singles)
+        self.got.add(f"release of a unit to its reuse, {among}", "ms", _ms(took), goal=REUSE_GOAL)
+        self._memory(among)
+        await waiting.clear(self.stage)
 
     async def _at_once(self, writes: float) -> None:
         before = await self.stage.claim_writes()
@@ -146,20 +178,30 @@ class Bench:
 
 async def run(scale: Scale, say: Say, parts: Sequence[str]) -> Run:
     """Measure the named parts of Bench on a plane of its own."""
+    got = Collected()
+    if "model" in parts:
+        model.measure(scale.rounds, say, got)
+    on_plane = [part for part in parts if part != "model"]
+    if not on_plane:
+        return Run(_machine(), got.figures())
     say("control plane, product, catalogue")
     async with stage() as made:
         say(f"ready; logs lie in {made.cp.directory}, kept if anything fails")
-        bench = Bench(stage=made, scale=scale, say=say, got=Collected(), remarks=[])
-        for part in parts:
+        bench = Bench(stage=made, scale=scale, say=say, got=got, remarks=[])
+        for part in on_plane:
             await getattr(bench, part)()
         return Run(_machine(), bench.got.figures(), tuple(bench.remarks))
 
 
-PARTS: Final = ("orders", "scheduler", "passes")
+PARTS: Final = ("model", "orders", "scheduler", "passes", "waiting")
 
 _BARE: Final = (
     f"status merge-patches with resourceVersion on as many distinct objects, {bare.WIDTH} in flight, "
     "one client, a copy of the GPUClaim CRD that neither our process nor our policies see"
+)
+_CLAIM: Final = (
+    "metadata patch, status patch and create, one after another for each of as many objects, "
+    f"{bare.WIDTH} objects in flight: what finalizer, placement and usage record cost bare"
 )
 _SCHEDULER: Final = "client limit raised to 1000 qps; created at once, the product idle"
 _MEAN: Final = "deciding and writing, mean over the passes, from the product's own /metrics"

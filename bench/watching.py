@@ -38,6 +38,14 @@ class Sightings:
             ) from None
         return {name: self.at[name] for name in names}
 
+    async def next_after(self, known: int, *, within: float) -> tuple[str, float]:
+        """Return the object seen next after `known` of them, and when. Raises TimeoutError."""
+        async with asyncio.timeout(within):
+            while len(self.at) <= known:
+                self._changed.clear()
+                await self._changed.wait()
+        return list(self.at.items())[known]
+
 
 @contextlib.asynccontextmanager
 async def watching(
@@ -75,6 +83,11 @@ async def _follow(
 def is_bound(claim: dict[str, Any]) -> bool:
     """Say whether a claim is Bound."""
     return bool(claim.get("status", {}).get("phase") == "Bound")
+
+
+def is_told(claim: dict[str, Any]) -> bool:
+    """Say whether a claim has been told why it waits."""
+    return bool(claim.get("status", {}).get("conditions"))
 
 
 def is_scheduled(pod: dict[str, Any]) -> bool:
