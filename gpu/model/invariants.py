@@ -266,16 +266,22 @@ def _in_use(vm: ObjectKey | None, held: Amounts, asked: Amounts) -> int:
 
 def _budgets(plan: _Plan) -> Iterator[Violation]:
     """After an order was bound, nobody above it uses more of its keys than he declares."""
-    if not plan.new:
+    cluster = plan.cluster
+    asked = {
+        (tenant, key)
+        for claim in plan.new
+        for key in cluster.quota_keys(claim.class_name)
+        for tenant in naive.line(claim.tenant)
+        if key in cluster.declared.get(tenant, {})
+    }
+    if not asked:
         return
-    usage = Usage(plan.cluster, plan.end)
-    for claim in plan.new:
-        for key in usage.keys_of(claim.class_name):
-            for tenant in naive.line(claim.tenant):
-                hard = usage.declared.get(tenant, {}).get(key)
-                if hard is not None and (used := usage.of(tenant, key)) > hard:
-                    words = f"{used} of {key} used or promised, {hard} declared"
-                    yield Violation(Rule.OVER_BUDGET, f"tenant {tenant}: {words}")
+    usage = Usage(cluster, plan.end)
+    for tenant, key in sorted(asked):
+        used, hard = usage.of(tenant, key), cluster.declared[tenant][key]
+        if used > hard:
+            words = f"{used} of {key} used or promised, {hard} declared"
+            yield Violation(Rule.OVER_BUDGET, f"tenant {tenant}: {words}")
 
 
 def _stand(claim: GPUClaim | None) -> tuple[Phase, NodeName | None] | None:

@@ -95,6 +95,11 @@ class Cluster:
                 found[ObjectKey(vm.meta.namespace, name)].add(vm.meta.key)
         return {claim: next(iter(vms)) for claim, vms in found.items() if len(vms) == 1}
 
+    @cached_property
+    def declared(self) -> dict[TenantName, Mapping[QuotaKey, int]]:
+        """What each tenant declares: by HelmRelease, else by ResourceQuota."""
+        return _declared(self)
+
     def owner(self, pod: Pod) -> ObjectKey | None:
         """Return the VM a pod belongs to; an owner reference proves nothing."""
         return self.pod_owners.get((pod.meta.namespace, pod.meta.uid))
@@ -103,6 +108,13 @@ class Cluster:
         """Return what a claim's units are units of; None when its class is gone."""
         offer = self.by_class.get(claim.class_name)
         return offer.resource if offer else None
+
+    def quota_keys(self, name: ClassName) -> set[QuotaKey]:
+        """Return what a unit of a class counts under at once."""
+        found = {QuotaKey(f"{keys.QUOTA_PREFIX}{name}"), QuotaKey(keys.QUOTA_TOTAL)}
+        if offer := self.by_class.get(name):
+            found.add(QuotaKey(offer.resource))
+        return found
 
     def set_of(self, claim: GPUClaim) -> ObjectKey | None:
         """Return the VM a claim shares with others; None is a claim by itself."""
@@ -152,19 +164,12 @@ class Usage:
             for claim in settled:
                 self._ordered[TenantName(namespace)][claim.class_name] += claim.count
         self._raw = _raw(cluster)
-        self.declared = _declared(cluster)
+        self._declared = cluster.declared
         self._below: dict[TenantName, set[TenantName]] = defaultdict(set)
-        for tenant in (*self._ordered, *self._raw, *self.declared):
+        for tenant in (*self._ordered, *self._raw, *self._declared):
             for below, above in itertools.pairwise(line(tenant)):
                 self._below[above].add(below)
         self._known: dict[tuple[TenantName, QuotaKey], int] = {}
-
-    def keys_of(self, name: ClassName) -> set[QuotaKey]:
-        """Return what a unit of a class counts under at once."""
-        found = {QuotaKey(f"{keys.QUOTA_PREFIX}{name}"), QuotaKey(keys.QUOTA_TOTAL)}
-        if offer := self._cluster.by_class.get(name):
-            found.add(QuotaKey(offer.resource))
-        return found
 
     def of(self, tenant: TenantName, key: QuotaKey) -> int:
         """Return what a tenant uses or has promised to those below it."""
@@ -172,12 +177,12 @@ class Usage:
             total = sum(
                 units
                 for name, units in self._ordered.get(tenant, {}).items()
-                if key in self.keys_of(name)
+                if key in self._cluster.quota_keys(name)
             )
             for resource, amount in self._raw.get(tenant, {}).items():
                 total += amount if key in {resource, keys.QUOTA_TOTAL} else 0
             for child in self._below.get(tenant, ()):
-                total += max(self.of(child, key), self.declared.get(child, {}).get(key, 0))
+                total += max(self.of(child, key), self._declared.get(child, {}).get(key, 0))
             self._known[tenant, key] = total
         return self._known[tenant, key]
 
