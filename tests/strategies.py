@@ -80,7 +80,9 @@ def claims(draw: st.DrawFn, most: int = 8) -> list[Any]:
                 at=draw(st.integers(0, 3)),
                 deleting=draw(st.integers(0, 9)) == 0,
                 vm=vm,
-                pod_uids=draw(st.sampled_from([(), ("p0",)])) if vm else (),
+                pod_uids=draw(st.sampled_from([(), ("p0",), ("p3",), ("p0", "gone")]))
+                if vm
+                else (),
                 **({place: draw(st.sampled_from((*NODES, "gone")))} if place else {}),
             )
         )

@@ -6,14 +6,14 @@ one VM share units on the same node only. For budgets, a VM's attached claims, w
 and node, account for as many units of its pods.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 
 from gpu.model.ledger import Holder
 from gpu.objects.claims import GPUClaim, Phase
 from gpu.objects.kubevirt import VM, VMI
 from gpu.objects.meta import ObjectKey
 from gpu.objects.pods import Pod
-from gpu.units import NodeName, ResourceName, TenantName, Units
+from gpu.units import ClassName, NodeName, ResourceName, TenantName, Units
 
 Sums = dict[tuple[Holder, ResourceName], int]
 
@@ -65,6 +65,39 @@ def wants(
             for resource, units in pod.requests.items():
                 if units and resource in resources:
                     yield pod, resource, units
+
+
+def unseen(
+    attached: Iterable[GPUClaim],
+    resources: Mapping[ClassName, ResourceName],
+    there: Container[tuple[str, str]],
+) -> Iterator[tuple[NodeName, ResourceName, Units, Holder]]:
+    """Yield what pods may use whose object is gone and of which nobody knows that they ended.
+
+    A pod that a claim has recorded asks for all that its VM's claims hold. Where those are still
+    held there this adds nothing; where they moved on or were Lost, it stands for the guest that
+    may run on. `there` are pods by namespace and uid.
+    """
+    wanted: dict[Holder, dict[ResourceName, int]] = {}
+    open_pods: dict[tuple[Holder, str, NodeName], None] = {}
+    ended: set[tuple[Holder, str]] = set()
+    for claim in attached:
+        if claim.attached_to is None:
+            continue
+        vm = Holder(claim.meta.namespace, claim.attached_to.vmi)
+        resource = resources.get(claim.class_name)
+        if resource is not None:
+            units = wanted.setdefault(vm, {})
+            units[resource] = units.get(resource, 0) + claim.count
+        for pod in claim.attached_to.pods:
+            if pod.ended:
+                ended.add((vm, pod.uid))
+            elif pod.node and (claim.meta.namespace, pod.uid) not in there:
+                open_pods[vm, pod.uid, pod.node] = None
+    for vm, uid, node in open_pods:
+        if (vm, uid) not in ended:
+            for resource, amount in wanted.get(vm, {}).items():
+                yield node, resource, Units(amount), vm
 
 
 def raw_units(

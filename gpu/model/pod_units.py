@@ -34,7 +34,8 @@ class PodUnits:
     known: Mapping[PodId, Pod]
     """Pods that have such an owner."""
     occupied: Mapping[Place, int]
-    """Units live pods request, by node, resource and VM; None is nobody's."""
+    """Units live pods request, by node, resource and VM, None is nobody's; also those of pods that are
+    gone and not known to have ended."""
     raw: Mapping[tuple[TenantName, ResourceName], int]
     """Units per namespace that no attached claim accounts for."""
 
@@ -90,6 +91,10 @@ def _summed(pods: Mapping[PodId, Pod], wanting: Mapping[PodId, Pod], known: Know
         if pod.node is not None:
             place = (pod.node, resource, owned.get(id_of(pod)))
             occupied[place] = occupied.get(place, 0) + units
+    made_of = {name: offer.resource for name, offer in known.classes.items()}
+    for node, resource, units, vm in coverage.unseen(known.attached, made_of, pods):
+        where = (node, resource, vm)
+        occupied[where] = occupied.get(where, 0) + units
     covered = booking.covered(known.attached, known.classes) if wanted else {}
     return PodUnits(
         pods=pods,

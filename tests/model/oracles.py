@@ -42,6 +42,23 @@ def serves(objects, node, resource):
     return amount
 
 
+def holder_of(claim):
+    return (claim.meta.namespace, claim.attached_to.vmi)
+
+
+def unseen(objects, holder, node_name):
+    """Pods of a VM recorded on the node, gone, and not known to have ended: they may run on."""
+    records = [
+        pod
+        for claim in objects["claims"]
+        if claim.attached_to is not None and holder_of(claim) == holder
+        for pod in claim.attached_to.pods
+    ]
+    ended = {pod.uid for pod in records if pod.ended}
+    there = {pod.meta.uid for pod in objects["pods"] if pod.meta.namespace == holder[0]}
+    return {pod.uid for pod in records if pod.node == node_name} - ended - there
+
+
 def in_use(objects, claims, node_name, resource):
     """Units in use on a node, holder by holder."""
     holders = set()
@@ -60,6 +77,9 @@ def in_use(objects, claims, node_name, resource):
                 alone += pod.requests[resource]
             else:
                 holders.add((pod.meta.namespace, vm))
+    for claim in objects["claims"]:
+        if claim.attached_to is not None and unseen(objects, holder_of(claim), node_name):
+            holders.add(holder_of(claim))
     return alone + sum(
         max(
             sum(
@@ -77,6 +97,14 @@ def in_use(objects, claims, node_name, resource):
                 if pod.phase in LIVE
                 and pod.node == node_name
                 and (pod.meta.namespace, vm_of_pod(objects, pod)) == holder
+            )
+            + len(unseen(objects, holder, node_name))
+            * sum(
+                claim.count
+                for claim in objects["claims"]
+                if claim.attached_to is not None
+                and holder_of(claim) == holder
+                and resource_of(objects, claim) == resource
             ),
         )
         for holder in holders

@@ -1,0 +1,76 @@
+"""Pods that are gone and not known to have ended: what they may still use is not free."""
+
+import pytest
+
+from gpu.model import capacity
+from tests.builders import H100, a_claim, a_node, a_pod, a_snapshot, attachment
+
+USED = attachment("vm", uid="vmi-1", pods={"p": "n1"})
+NODES = [a_node("n1", units=8), a_node("n2", units=8)]
+
+
+def free(*claims, **objects):
+    found = a_snapshot(claims=list(claims), nodes=NODES, **objects)
+    return {node: found.ledger.free(node, H100) for node in ("n1", "n2")}
+
+
+CASES = {
+    "held where it ran: nothing is counted twice": (
+        [a_claim(on="n1", count=3, attached=USED)],
+        {"n1": 5, "n2": 8},
+    ),
+    "Lost: its guest may run on": (
+        [a_claim(lost="n1", count=3, attached=USED)],
+        {"n1": 5, "n2": 8},
+    ),
+    "migrated: the source may run on": (
+        [a_claim(on="n2", count=3, attached=USED)],
+        {"n1": 5, "n2": 5},
+    ),
+    "it asked for all that its VM's claims hold": (
+        [
+            a_claim("c", lost="n1", count=3, attached=USED),
+            a_claim("d", lost="n1", count=2, attached=attachment("vm", uid="vmi-1")),
+        ],
+        {"n1": 3, "n2": 8},
+    ),
+    "one claim has noted that it ended": (
+        [
+            a_claim("c", lost="n1", count=3, attached=USED),
+            a_claim(
+                "d",
+                lost="n1",
+                attached=attachment("vm", uid="vmi-1", pods={"p": "n1"}, ended=["p"]),
+            ),
+        ],
+        {"n1": 8, "n2": 8},
+    ),
+    "nobody knows where it was": (
+        [a_claim(lost="n1", count=3, attached=attachment("vm", uid="vmi-1", pods={"p": ""}))],
+        {"n1": 8, "n2": 8},
+    ),
+}
+
+
+@pytest.mark.parametrize(("claims", "wanted"), CASES.values(), ids=CASES)
+def test_a_pod_that_nobody_saw_end_keeps_what_it_had(claims, wanted):
+    assert free(*claims) == wanted
+
+
+def test_one_that_is_there_counts_by_what_it_asks_for():
+    claim = a_claim(lost="n1", count=3, attached=USED)
+    assert free(claim, pods=[a_pod(uid="p", on="n1", units=2)]) == {"n1": 6, "n2": 8}
+    assert free(claim, pods=[a_pod(uid="p", on="n1", units=2, phase="Failed")]) == {
+        "n1": 8,
+        "n2": 8,
+    }
+
+
+def test_budgets_count_the_claim_and_not_its_pod_again():
+    found = a_snapshot(claims=[a_claim(lost="n1", count=3, attached=USED)], nodes=NODES)
+    assert found.ledger.used("tenant-a", "gpu.cozystack.io/h100") == 3
+
+
+def test_a_class_shows_them_as_not_free():
+    found = a_snapshot(claims=[a_claim(lost="n1", count=3, attached=USED)], nodes=NODES)
+    assert capacity.of_classes(found)["h100"].free == 13
