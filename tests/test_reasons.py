@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import get_args
 
 from gpu import keys
-from gpu.binder import changes, conditions
+from gpu.binder import changes, conditions, news
 from gpu.binder.phases import status
-from gpu.model import budgets, refusals, signs
+from gpu.model import budgets, invariants, refusals, signs
 from gpu.objects import claims, kinds
 from policies import standing
 
@@ -93,6 +93,30 @@ CONDITIONS = {
 LACKS = {"NodeSettling", "NodeUnknown", "PodNotEnded", "StartPending"}
 SIGNS = {"Ended", "NeverPlaced", "NodeLooked", "NodeOff", "NotHeld"}
 BOUND_REASONS = {"Gathered", "Migrated", "Moved", "Placed", "Rebound"}
+EVENTS = {
+    "Placed",
+    "Moved",
+    "Rebound",
+    "Gathered",
+    "Migrated",
+    "Lost",
+    "Recovered",
+    "Detached",
+    "Released",
+    "TemplateClaimDeleted",
+    "GuestEnded",
+    "UsageRecordDropped",
+    "PlanRefused",
+}
+RULES = {
+    "BookedTwice",
+    "SetSplit",
+    "OverBudget",
+    "WrongNode",
+    "WrongClass",
+    "WrongStep",
+    "Blind",
+}
 CAUSES = {
     "NodeCordoned",
     "NodeGone",
@@ -199,12 +223,23 @@ def test_a_quota_gate_keeps_its_words():
     assert ({state.value for state in budgets.GateState}, reasons) == (GATES, GATE_REASONS)
 
 
+def test_events_and_rules_of_the_checker_keep_their_names():
+    assert set(news.REASONS) == EVENTS
+    assert {rule.value for rule in invariants.Rule} == RULES
+
+
+def test_the_page_on_binding_knows_every_rule_of_the_checker():
+    text = RUNBOOK.with_name("binding.md").read_text(encoding="utf-8")
+    assert sorted(rule for rule in RULES if f"| `{rule}` |" not in text) == []
+
+
 def test_the_policies_standing_keeps_its_reasons():
     assert {reason.value for reason in standing.Reason} == POLICY_REASONS
 
 
 def test_the_runbook_knows_every_code_condition_and_reason():
     said = {
+        *EVENTS,
         *LACKS,
         *REFUSALS,
         *POLICY_REASONS,

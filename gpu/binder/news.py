@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from gpu.binder import changes, conditions, results
+from gpu.binder import changes, conditions, results, standing
 from gpu.binder.changes import Change, ClaimStatus
 from gpu.model import refusals
 from gpu.objects import meta
@@ -46,8 +46,8 @@ _TOLD: Final = (
 )
 """Conditions of a claim whose reasons are news, the worst first."""
 _READY: Final = "Ready"
-_BAD_WHEN_TRUE: Final = frozenset({"LossesHeldBack"})
-_TOLD_ELSEWHERE: Final = frozenset({"PlansChecked"})
+_BAD_WHEN_TRUE: Final = frozenset({standing.LOSSES_HELD_BACK})
+_TOLD_ELSEWHERE: Final = frozenset({standing.PLANS_CHECKED})
 """Told by `plan_refused` at once, whether or not the condition could be written."""
 _EVIDENCE: Final = 8
 """Pods whose evidence is spelled out."""
