@@ -3,7 +3,7 @@
 Claims that are being deleted are the business of phase `release`, which runs whatever happens here.
 """
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -32,6 +32,18 @@ from gpu.units import NodeName
 
 def changes_of(scene: Scene) -> Iterator[Change]:
     """Yield what is to be noted, ended, followed to another node, and which template claims go."""
+    snapshot = scene.draft.snapshot
+    restless = {
+        claim.key
+        for claim in scene.draft.attached
+        if not claim.meta.deleting and not attaching.is_settled(snapshot, claim)
+    }
+    if restless:
+        yield from _of_sets(scene, restless)
+    yield from _strays(scene)
+
+
+def _of_sets(scene: Scene, restless: Container[ObjectKey]) -> Iterator[Change]:
     looking = evidence.witness(
         scene.draft.snapshot,
         scene.world.inventory,
@@ -40,9 +52,8 @@ def changes_of(scene: Scene) -> Iterator[Change]:
         scene.now,
     )
     for item in scene.draft.sets:
-        if item.vm is not None and item.attachments and not scene.leaves_alone(item.id):
+        if any(claim.key in restless for claim in item.claims) and not scene.leaves_alone(item.id):
             yield from _of_set(scene, looking, item)
-    yield from _strays(scene)
 
 
 @dataclass(slots=True)
@@ -199,9 +210,7 @@ def _note(
 def _strays(scene: Scene) -> Iterator[Change]:
     """Delete template claims that were made for a start and never attached to it."""
     oldest = scene.now - timedelta(seconds=scene.config.grace.attachment)
-    for claim in scene.draft.claims():
-        if not claim.is_template or claim.attached_to is not None or claim.meta.deleting:
-            continue
+    for claim in scene.draft.strays:
         set_id = changes.object_set(GPU_CLAIMS, claim.key)
         if claim.meta.created <= oldest and not scene.leaves_alone(set_id):
             yield DeleteClaim(claim=claim, set_id=set_id)
