@@ -228,8 +228,8 @@ def remember(
         if not claim.meta.deleting and claim.meta.namespace not in ending
     }
     there = alive.intersection(owners)
-    missed = {uid: old.missed.get(uid, now) for uid in (old.stored | old.missed.keys()) & alive}
-    missed = {uid: since for uid, since in missed.items() if uid not in there}
+    missing = ((old.stored | old.missed.keys()) & alive) - there
+    missed = {uid: old.missed.get(uid, now) for uid in sorted(missing)}
     gone = {uid for uid, since in missed.items() if now - since >= _SETTLES}
     deletions = {
         uid: deletion

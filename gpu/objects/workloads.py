@@ -10,14 +10,16 @@ from gpu.objects.meta import ObjectMeta
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """One usage record."""
+    """One usage record, or any other Workload of the host: there are as many as pods and volumes.
+
+    Its JSON is not kept: a record is written whole, never from what is stored.
+    """
 
     meta: ObjectMeta
     kind: str = ""
     type: str = ""
     resources: Mapping[str, str] = field(default_factory=dict)
     operational: bool = False
-    raw: Raw = field(default_factory=dict, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +41,6 @@ def decode(raw: Raw) -> Workload:
         type=status.text_or("type"),
         resources={name: str(value) for name, value in status.child("resources").raw.items()},
         operational=status.flag("operational"),
-        raw=raw,
     )
 
 

@@ -99,8 +99,11 @@ def _ready(snapshot: Snapshot, offer: GPUClass, units: ClassUnits) -> Condition:
 
 def _deleting(named: int) -> Condition:
     """Say what a class that is being deleted waits for."""
-    holders = "1 claim holds it" if named == 1 else f"{named} claims hold it"
-    waits = f"{holders}: it goes when they are deleted" if named else "it goes now"
+    waits = "it goes now"
+    if named == 1:
+        waits = "1 claim names it: it goes when that is deleted"
+    elif named:
+        waits = f"{named} claims name it: it goes when they are deleted"
     return _is(READY, "False", "Deleting", f"being deleted, takes no order; {waits}")
 
 

@@ -271,6 +271,23 @@ def binder_report(found: Any) -> ReportBinder:
     return only(item for item in status.changes_of(found) if isinstance(item, ReportBinder))
 
 
+@pytest.mark.parametrize(
+    ("held", "says"),
+    [
+        (0, "it goes now"),
+        (1, "1 claim names it: it goes when that is deleted"),
+        (3, "3 claims name it: it goes when they are deleted"),
+    ],
+)
+def test_a_class_that_is_being_deleted_says_how_many_claims_it_waits_for(held, says):
+    going = raws.a_class(meta={"deletionTimestamp": "2026-01-01T01:00:00Z"})
+    claims = [raws.a_claim(f"c{i}", status=raws.bound("n1")) for i in range(held)]
+    other = raws.a_claim("other", class_name="l40")
+    report = the_class(scene(classes=[going], claims=[*claims, other]))
+    ready = only(item for item in report.conditions if item.type == "Ready")
+    assert ready.message == f"being deleted, takes no order; {says}"
+
+
 def test_the_binder_tells_the_settings_in_force_and_its_own_conditions_alone():
     leading = {"type": "Leading", "status": "True", "reason": "Elected", "message": "pod-1"}
     found = scene(binders=[the_binder(conditions=[leading])])
