@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from gpu.model import coverage, placement, sets
 from gpu.model.ledger import Holder
 from gpu.model.sets import ClaimSet
-from gpu.model.snapshot import Draft, Snapshot
+from gpu.model.snapshot import Draft
 from gpu.objects.claims import GPUClaim
 from gpu.units import ClassName, NodeName, Units
 
@@ -24,15 +24,18 @@ class Spot:
     gathered: tuple[GPUClaim, ...] = ()
 
 
-def set_of(snapshot: Snapshot, claim: GPUClaim) -> ClaimSet | None:
-    """Return the set that an order joins once it is bound; None when it has no other claim."""
-    vm = sets.vm_of(claim, snapshot.named)
-    return None if vm is None else _shared(snapshot).get(vm)
+def set_of(draft: Draft, claim: GPUClaim) -> ClaimSet | None:
+    """Return the set that an order joins once it is bound; None when it has no other claim.
+
+    Who is in it is read once for a draft: when orders are bound, attachments do not change any more.
+    """
+    vm = sets.vm_of(claim, draft.snapshot.named)
+    return None if vm is None else _shared(draft).get(vm)
 
 
 def of(draft: Draft, claim: GPUClaim) -> tuple[GPUClaim, ...]:
     """Return the other claims of its VM that are Bound or Lost now, oldest first."""
-    found = set_of(draft.snapshot, claim)
+    found = set_of(draft, claim)
     if found is None:
         return ()
     now = tuple(filter(None, (draft.claim(one.key) for one in found.claims)))
@@ -65,9 +68,7 @@ def together(mates: Sequence[GPUClaim], asked: placement.Wants) -> dict[ClassNam
     return {name: Units(units) for name, units in found.items()}
 
 
-def _shared(snapshot: Snapshot) -> dict[Holder, ClaimSet]:
-    if snapshot.memo.shared is None:
-        snapshot.memo.shared = {
-            item.vm: item for item in snapshot.sets if item.vm and len(item.claims) > 1
-        }
-    return snapshot.memo.shared
+def _shared(draft: Draft) -> dict[Holder, ClaimSet]:
+    if draft.shared is None:
+        draft.shared = {item.vm: item for item in draft.sets if item.vm and len(item.claims) > 1}
+    return draft.shared

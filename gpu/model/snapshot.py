@@ -40,8 +40,6 @@ class Memo:
     queued: "Draft | None" = None
     records: Records = field(default_factory=Records)
     """For phase `usage`; handed on from pass to pass."""
-    shared: "dict[ObjectKey, ClaimSet] | None" = None
-    """Sets of more than one claim, by VM."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -156,6 +154,8 @@ class Draft(Indexed):
     """Units of Lost sets have been reserved."""
     waiting_sets: set[str] = field(default_factory=set)
     """Lost sets, by id, that units are reserved for, or a node is kept."""
+    shared: dict[ObjectKey, ClaimSet] | None = field(default=None, repr=False)
+    """For `mates`: sets of more than one claim, by VM, once somebody asked for them."""
     changed: dict[ObjectKey, GPUClaim] = field(default_factory=dict)
     indexes: dict[ClassName, object] = field(default_factory=dict, repr=False)
     """For `placement`: what it knows of rooms, kept up to date from ledger.touched."""

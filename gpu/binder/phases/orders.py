@@ -26,7 +26,7 @@ def changes_of(scene: Scene) -> Iterator[Change]:
         return
     turns.keep_turns(scene.draft, scene.later)
     for claim in orders.waiting(scene.draft):
-        found = mates.set_of(scene.draft.snapshot, claim)
+        found = mates.set_of(scene.draft, claim)
         set_id = found.id if found else changes.object_set(GPU_CLAIMS, claim.key)
         if set_id in scene.skip:
             continue

@@ -1,0 +1,133 @@
+"""What holds of sets after a whole pass, and after one that was cut off anywhere and a whole one."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gpu.binder import conditions, phases, results
+from gpu.binder.changes import ClaimStatus, Placement
+from gpu.binder.phase import Scene
+from gpu.config import Config
+from gpu.model import placement, reach, sets
+from gpu.objects.claims import Phase
+from tests import strategies
+from tests.binder.scenes import NOW
+from tests.builders import a_vm, a_world
+
+FEW, MANY = 15, 2_000
+quick = settings(
+    max_examples=MANY if settings.default.max_examples >= MANY else FEW,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],  # a busy machine is no failure
+)
+
+
+@st.composite
+def worlds(draw):
+    """Clusters in which VMs that are off name claims too."""
+    objects = dict(draw(strategies.clusters()))
+    mine = sorted({claim.tenant for claim in objects["claims"]})
+    objects["vms"] = [
+        a_vm(
+            f"off-{tenant}",
+            tenant=tenant,
+            claims=[c.meta.name for c in objects["claims"] if c.tenant == tenant][
+                : draw(st.integers(2, 4))
+            ],
+        )
+        for tenant in mine
+        if draw(st.booleans())
+    ]
+    return a_world(**objects)
+
+
+def scene_of(world, now=NOW):
+    return Scene(world=world, draft=world.snapshot.draft(), config=Config(), now=now)
+
+
+def one_pass(world, now=NOW):
+    """All status writes of a pass, in order."""
+    scene = scene_of(world, now)
+    found = []
+    for phase in phases.PASS:
+        changes = list(phase.changes(scene))
+        found += [change for change in changes if isinstance(change, ClaimStatus)]
+    return found
+
+
+def with_writes(world, changes):
+    """The world once these writes are stored."""
+    stored = {claim.key: claim for claim in world.claims}
+    stored.update((change.claim.key, results.after(change)) for change in changes)
+    return replace(world, claims=tuple(stored.values()))
+
+
+def split(world):
+    """Sets that stand in several places and do not say so."""
+    found = []
+    for item in sets.group(world.claims, world.snapshot.named):
+        told = [conditions.reason_of(claim, conditions.DEGRADED) for claim in item.kept]
+        says_so = not item.is_lost and all(told)
+        if item.is_torn and not says_so:
+            found.append((item.id, [(claim.phase, claim.node) for claim in item.kept]))
+    return found
+
+
+@quick
+@given(worlds())
+def test_no_set_is_split_or_partly_lost_after_a_whole_pass(world):
+    assert split(with_writes(world, one_pass(world))) == []
+
+
+@quick
+@given(worlds(), st.data())
+def test_nor_after_one_that_was_cut_off_and_a_whole_one(world, data):
+    changes = one_pass(world)
+    cut = data.draw(st.integers(0, len(changes)), label="writes stored")
+    after = with_writes(world, changes[:cut])
+    assert split(with_writes(after, one_pass(after, NOW + timedelta(seconds=1)))) == []
+
+
+@quick
+@given(worlds())
+def test_passes_come_to_rest(world):
+    for second in range(6):
+        changes = one_pass(world, NOW + timedelta(seconds=second))
+        if not changes:
+            return
+        world = with_writes(world, changes)
+    raise AssertionError(f"still writing: {changes}")
+
+
+@quick
+@given(worlds(), st.randoms(use_true_random=False))
+def test_the_order_of_listed_objects_changes_no_write(world, random):
+    names = ("classes", "claims", "nodes", "pods", "vmis", "vms", "inventory", "releases")
+    lists = {name: getattr(world, name) for name in names}
+    shuffled = {name: tuple(random.sample(items, len(items))) for name, items in lists.items()}
+    assert one_pass(replace(world, **shuffled)) == one_pass(world)
+
+
+@quick
+@given(worlds())
+def test_no_order_gets_what_the_oldest_lost_set_could_have_had(world):
+    changes = one_pass(world)
+    before = {claim.key: claim for claim in world.claims}
+    after = with_writes(world, changes)
+    lost = [item for item in sets.group(after.claims, world.snapshot.named) if item.is_lost]
+    waiting = [item for item in lost if any(c.phase is Phase.LOST for c in item.kept)]
+    if not waiting:
+        return
+    ordered = {
+        change.claim.key
+        for change in changes
+        if isinstance(change, Placement) and before[change.claim.key].phase is Phase.PENDING
+    }
+    undone = tuple(before[c.key] if c.key in ordered else c for c in after.claims)
+    draft = replace(after, claims=undone).snapshot.draft()
+    oldest = waiting[0]
+    where = reach.by_record(draft)(oldest)
+    if not where.is_tied:
+        assert placement.choose(draft, sets.wants(oldest.kept), where.without) is None
