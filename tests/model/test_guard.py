@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import timedelta
 
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpu.config import Guard
@@ -11,6 +11,13 @@ from gpu.model import guard
 from gpu.model.guard import Leaving
 from gpu.objects.claims import Cause
 from tests.builders import START, a_claim, a_snapshot, a_vm, instant
+
+FEW, MANY = 30, 2_000
+quick = settings(
+    max_examples=MANY if settings.default.max_examples >= MANY else FEW,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],  # a busy machine is no failure
+)
 
 NOW = START + timedelta(seconds=1000)
 LIMITS = Guard(window=600, share=0.2, at_least=3)
@@ -207,6 +214,7 @@ BEFORE = st.lists(
 )
 
 
+@quick
 @given(going=GOING, before=BEFORE, more=st.integers(0, 30))
 def test_no_more_than_its_share_is_let_through_but_for_the_first_lost_node(going, before, more):
     claims = [*before, *held(more)]
@@ -218,6 +226,7 @@ def test_no_more_than_its_share_is_let_through_but_for_the_first_lost_node(going
     assert {one.set_id for one in passed} - free <= tally.counted
 
 
+@quick
 @given(going=GOING, before=BEFORE, seed=st.randoms(use_true_random=False))
 def test_the_order_of_objects_does_not_matter(going, before, seed):
     def opened(claims, found):

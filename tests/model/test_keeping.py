@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpu.config import Grace
@@ -24,6 +24,13 @@ from tests.builders import (
     an_inventory,
     attachment,
     instant,
+)
+
+FEW, MANY = 30, 2_000
+quick = settings(
+    max_examples=MANY if settings.default.max_examples >= MANY else FEW,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],  # a busy machine is no failure
 )
 
 GRACE = Grace(not_ready=300, degraded=200)
@@ -242,6 +249,7 @@ def test_a_set_of_two_resources_is_chosen_once_for_both():
 HOLDS = st.lists(st.tuples(st.integers(1, 4), st.integers(0, 3)), min_size=1, max_size=8)
 
 
+@quick
 @given(holds=HOLDS, units=st.integers(0, 20), seed=st.randoms(use_true_random=False))
 def test_a_shortage_takes_what_is_enough_and_nothing_that_is_not_needed(holds, units, seed):
     claims = [

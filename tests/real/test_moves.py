@@ -48,9 +48,11 @@ async def site(plane):
 
 
 async def hold(site, name, node, count=1):
-    """Order, and see it held on the node."""
+    """Order, and see it held on the node; `older` than the next, which ages of a second tell."""
     await site.order(TENANT, name, "h100", count)
     assert await site.bound(TENANT, name) == node
+    if name == "older":
+        await asyncio.sleep(1.1)
 
 
 async def status(site, name):
@@ -66,11 +68,13 @@ def reason_of(found, kind):
 async def at(site, name, node, within=15.0):
     """Wait until the claim is held on the node."""
 
-    async def there():
-        found = await status(site, name)
-        return (found["phase"], found["nodeName"]) == ("Bound", node)
+    seen = {}
 
-    await sites.until(there, within, f"{name} held on {node}")
+    async def there():
+        seen.update(await status(site, name))
+        return (seen["phase"], seen["nodeName"]) == ("Bound", node)
+
+    await sites.until(there, within, lambda: f"{name} held on {node}, its status is {seen}")
     return await status(site, name)
 
 

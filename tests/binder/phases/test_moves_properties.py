@@ -4,7 +4,7 @@ import random
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpu.binder.changes import Change, EndGuest, Lose, Place
@@ -17,6 +17,13 @@ from gpu.world import World
 from tests.binder import raws
 from tests.binder.phases.node_stories import CONFIG, a_hold, a_scene, degraded, guest, node_with
 from tests.binder.scenes import NOW, scene_of
+
+FEW, MANY = 25, 2_000
+quick = settings(
+    max_examples=MANY if settings.default.max_examples >= MANY else FEW,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],  # a busy machine is no failure
+)
 
 NODES = ("n1", "n2", "n3", "n4")
 CAUSES = (None, *keeping.CAUSES)
@@ -102,6 +109,7 @@ def displaced(changes: list[Change]) -> dict[str, tuple[str, str]]:
     return found
 
 
+@quick
 @given(CLUSTERS)
 def test_only_whole_sets_change_and_never_while_a_pod_may_run(cluster):
     scene = scene_for(cluster, objects_of(cluster))
@@ -114,6 +122,7 @@ def test_only_whole_sets_change_and_never_while_a_pod_may_run(cluster):
         assert state in {"off", "gated", "ended"} or (state == "ending" and gone)
 
 
+@quick
 @given(CLUSTERS)
 def test_no_node_is_given_more_than_it_has(cluster):
     scene = scene_for(cluster, objects_of(cluster))
@@ -124,6 +133,7 @@ def test_no_node_is_given_more_than_it_has(cluster):
             assert 0 <= after <= before[change.node]
 
 
+@quick
 @given(CLUSTERS)
 def test_no_more_goes_than_the_guard_lets_go_but_of_the_first_lost_node(cluster):
     scene = scene_for(cluster, objects_of(cluster))
@@ -138,6 +148,7 @@ def test_no_more_goes_than_the_guard_lets_go_but_of_the_first_lost_node(cluster)
     assert len(counted) + sum(of_nodes.values()) - spared <= cluster.limit
 
 
+@quick
 @given(CLUSTERS, st.integers())
 def test_the_order_of_objects_does_not_matter(cluster, seed):
     objects = objects_of(cluster)
@@ -163,6 +174,7 @@ def after(scene: Scene, changes: list[Change]) -> World:
     return replace(scene.world, claims=tuple(scene.draft.claims()), vmis=vmis)
 
 
+@quick
 @given(CLUSTERS)
 def test_a_second_pass_changes_nothing(cluster):
     """Once the guard has no say: what it lets go in the next pass is another matter."""
@@ -176,6 +188,7 @@ def test_a_second_pass_changes_nothing(cluster):
     assert list(moves.changes_of(scene_of(world, config=scene.config))) == []
 
 
+@quick
 @given(CLUSTERS)
 def test_nothing_happens_where_every_node_is_well_again(cluster):
     """A cordon lifted, a node that came back: what has not happened yet does not happen."""
