@@ -26,8 +26,8 @@ class Findings:
     """Nodes whose losses the guard holds back, and the ids that acknowledge them, with commas."""
     without_inventory: frozenset[NodeName] = frozenset()
     """Those of them that have no GPUNode to put the acknowledgement on: it goes on GPUBinder."""
-    guard_is_blind: bool = False
-    """Losses were not looked at in this pass: what was said of them stands."""
+    guard_looked: bool = False
+    """Losses were looked at in this pass; else what was said of them stands."""
     sets_held_back: int = 0
     guard_limit: int = 0
     """Sets the guard lets through in a window, as counted in this pass."""

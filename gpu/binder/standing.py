@@ -24,7 +24,7 @@ _NODES_TOLD: Final = 10
 
 def of(findings: Findings) -> tuple[Condition, ...]:
     """Return the conditions that follow from what the phases of one pass found."""
-    told = [] if findings.guard_is_blind else [losses(findings)]
+    told = [losses(findings)] if findings.guard_looked else []
     told.append(plans(findings.plan_problem))
     if findings.records is not None:
         told.append(records(findings.records))

@@ -8,7 +8,7 @@ from gpu.model.usage import Kept, Standing
 from gpu.objects.meta import Condition
 from gpu.units import NodeName
 
-GOOD = Findings(records=Standing(kept=Kept.PLAIN))
+GOOD = Findings(guard_looked=True, records=Standing(kept=Kept.PLAIN))
 
 
 def test_when_all_is_well_each_condition_says_so():
@@ -20,7 +20,7 @@ def test_when_all_is_well_each_condition_says_so():
 
 
 def test_before_the_phase_of_records_ran_nothing_is_said_of_them():
-    types = [item.type for item in standing.of(Findings())]
+    types = [item.type for item in standing.of(Findings(guard_looked=True))]
     assert types == ["LossesHeldBack", "PlansChecked"]
 
 
@@ -48,7 +48,7 @@ def test_a_node_without_a_gpunode_is_acknowledged_on_gpubinder():
 
 
 def test_while_losses_are_not_looked_at_what_was_said_of_them_stands():
-    types = [item.type for item in standing.of(Findings(guard_is_blind=True))]
+    types = [item.type for item in standing.of(Findings())]
     assert types == ["PlansChecked"]
 
 

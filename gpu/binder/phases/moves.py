@@ -16,7 +16,7 @@ from gpu.binder.changes import Change, Degrade, EndGuest, How, Lose, Place
 from gpu.binder.degradation import Stage
 from gpu.binder.phase import Scene
 from gpu.config import RunningGuests
-from gpu.model import evidence, guard, guests, keeping, placement, reach, refusals, sets
+from gpu.model import guard, guests, keeping, placement, reach, refusals, sets
 from gpu.model.guard import Leaving, Tally
 from gpu.model.guests import Guest
 from gpu.model.keeping import Trouble
@@ -83,7 +83,6 @@ def changes_of(scene: Scene) -> Iterator[Change]:
     Nothing is done while a claim cannot be read: it may belong to any set.
     """
     if scene.world.unreadable_claims:
-        scene.findings.guard_is_blind = True
         return
     found = scene.draft.sets
     troubles = keeping.troubles(scene.draft, scene.now, scene.config.grace)
@@ -104,6 +103,7 @@ def changes_of(scene: Scene) -> Iterator[Change]:
 
 def _tell(scene: Scene, tally: Tally) -> None:
     found = scene.findings
+    found.guard_looked = True
     found.held_back |= {
         node: ",".join(sorted(ids)) for node, ids in sorted(tally.held_back.items())
     }
@@ -147,9 +147,7 @@ def _cases(scene: Scene, found: Iterable[ClaimSet], troubles: dict[str, Trouble]
     if not troubles:
         return []
     snapshot = scene.draft.snapshot
-    looking = evidence.witness(
-        snapshot, scene.world.inventory, scene.sightings, scene.config.grace, scene.now
-    )
+    looking = scene.witness()
     cases = [
         _Case(
             item=item,

@@ -75,6 +75,7 @@ def test_past_its_share_the_guard_holds_back_and_the_set_says_so():
 def test_what_holds_back_nothing_says_nothing():
     scene = tainted("a", "b")
     assert done(scene) == ["place a n9", "place b n9"]
+    assert scene.findings.guard_looked
     assert standing.losses(scene.findings).status == "False"
 
 
@@ -225,7 +226,7 @@ def test_losses_are_not_looked_at_while_a_claim_cannot_be_read():
     world = replace(scene.world, unreadable_claims=frozenset({("tenant-a", "bad")}))
     blind = replace(scene, world=world)
     assert done(blind) == []
-    assert blind.findings.guard_is_blind
+    assert not blind.findings.guard_looked
 
 
 def test_a_node_within_its_grace_takes_nothing_of_the_share():

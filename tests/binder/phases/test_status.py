@@ -291,6 +291,7 @@ def test_a_class_that_is_being_deleted_says_how_many_claims_it_waits_for(held, s
 def test_the_binder_tells_the_settings_in_force_and_its_own_conditions_alone():
     leading = {"type": "Leading", "status": "True", "reason": "Elected", "message": "pod-1"}
     found = scene(binders=[the_binder(conditions=[leading])])
+    found.findings.guard_looked = True
     report = binder_report(found)
     assert report.settings == Settings((ResourceName(raws.RESOURCE),), RawNames.DENIED)
     assert [(item.type, item.status) for item in report.conditions] == [
