@@ -5,6 +5,7 @@ from typing import Final
 from gpu.binder import phases
 from gpu.binder.report import PassReport
 from gpu.objects import kinds
+from gpu.ports import Outcome
 from soak import closely, events
 from soak.judge import Judge
 from soak.leading import Leaders
@@ -42,7 +43,7 @@ async def look(leaders: Leaders, judge: Judge) -> list[str]:
         if report is None:
             last = None  # it was deposed by a leader that no longer is, or its term was raised
             continue
-        if not report.written and not report.failed:
+        if not report.written and all(it.outcome is Outcome.STALE for it in report.failed):
             return [] if report.quarantined else judge.torn(BUILT)
         if last is not None and _is_done(last) and report.written:
             words = f"wrote {dict(report.written)}, the one before wrote {dict(last.written)}"
@@ -76,26 +77,28 @@ async def _calm_down(site: Site, leaders: Leaders) -> list[str]:
     while site.late:
         await leaders.steps()["land"]()
     leaders.enabled, site.leader = True, None
-    for machine in site.machines.values():
-        machine.agent = "honest"
-        machine.down.clear()
-        if not machine.connected:
-            events.reconnect(site)
-        if not machine.on and site.rng.random() < 0.5:
-            events.power_on(site)
-    if site.chance(0.8, "all nodes are well again"):
-        for node in site.api.all(kinds.NODES):
-            site.api.edit(kinds.NODES, node, lambda it: it.update(spec={}))
-        for _ in site.machines:
-            events.power_on(site)
-    for machine in site.machines.values():
-        if machine.on and not machine.connected:
-            machine.connected, machine.since = True, site.clock.monotonic()
+    _mend(site)
     for vmi in site.api.all(kinds.VMIS):
-        if site.rng.random() < 0.5:
+        if site.chance(0.5, vmi):
             site.api.remove(kinds.VMIS, vmi, site.now())
     site.tick()
     return wrong
+
+
+def _mend(site: Site) -> None:
+    """Have every machine that is on be connected and honest; mostly all are well again."""
+    all_well = site.chance(0.8, "all nodes are well again")
+    if all_well:
+        for node in site.api.all(kinds.NODES):
+            site.api.edit(kinds.NODES, node, lambda it: it.update(spec={}))
+    for machine in site.machines.values():
+        machine.agent = "honest"
+        machine.down.clear()
+        if machine.on and not machine.connected:
+            machine.connected, machine.since = True, site.clock.monotonic()
+    for machine in tuple(site.machines.values()):
+        if all_well or site.chance(0.5, machine):
+            events.power_on(site)
 
 
 def _is_done(report: PassReport) -> bool:

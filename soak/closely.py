@@ -169,10 +169,4 @@ def _is_deleted(site: Site, stand: Stand) -> bool:
 
 
 def _named_by_a_vm(site: Site, stand: Stand) -> bool:
-    namespace, _, name = stand.name.partition("/")
-    return any(
-        device["name"] == name
-        for vm in site.api.all(kinds.VMS)
-        if vm["metadata"]["namespace"] == namespace
-        for device in vm["spec"]["template"]["spec"]["domain"]["devices"]["gpus"]
-    )
+    return any(stand.name in finish.named_by(vm) for vm in site.api.all(kinds.VMS))

@@ -16,7 +16,10 @@ def unbound(site: Site, in_use: Counter[Place]) -> list[str]:
     claims = site.claims()
     if any(_phase(claim) == "Lost" for claim in claims) or _is_cordoned(site):
         return []
-    waiting = [it for it in claims if _phase(it) == "Pending" and _is_order(it)]
+    named = {name for vm in site.api.all(kinds.VMS) for name in named_by(vm)}
+    waiting = [
+        it for it in claims if _phase(it) == "Pending" and _is_order(it) and _key(it) not in named
+    ]
     waiting.sort(key=lambda it: (it["metadata"]["creationTimestamp"], it["metadata"]["uid"]))
     older: list[Raw] = []
     wrong = []
@@ -28,6 +31,12 @@ def unbound(site: Site, in_use: Counter[Place]) -> list[str]:
             )
         older.append(claim)
     return wrong
+
+
+def named_by(vm: Raw) -> Iterator[str]:
+    """Yield the claims a VM's template names: they are placed together."""
+    for device in vm["spec"]["template"]["spec"]["domain"]["devices"]["gpus"]:
+        yield f"{vm['metadata']['namespace']}/{device['name']}"
 
 
 def _is_cordoned(site: Site) -> bool:
