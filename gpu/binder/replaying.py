@@ -32,6 +32,8 @@ from gpu.world import World
 FORMAT: Final = 1
 KEPT: Final = 20
 """Files of a directory that stay, the newest ones."""
+MOST: Final = 512 * 1024 * 1024
+"""Bytes of them; the newest stays whatever its size."""
 EVERY: Final = 30.0
 """Seconds between files that nobody asked for."""
 _OURS: Final = f"{keys.DOMAIN}/"
@@ -183,9 +185,16 @@ class Saves:
         with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             file.write(encode(saved))
         part.replace(path)
-        for old in sorted(self.directory.glob("*-term*.json"))[:-KEPT]:
-            old.unlink(missing_ok=True)
+        _thin_out(self.directory)
         return path
+
+
+def _thin_out(directory: Path) -> None:
+    room = MOST
+    for rank, path in enumerate(sorted(directory.glob("*-term*.json"), reverse=True)):
+        room -= path.stat().st_size
+        if rank >= KEPT or (rank and room < 0):
+            path.unlink(missing_ok=True)
 
 
 def _bare(world: World) -> World:
@@ -200,7 +209,8 @@ def _bare(world: World) -> World:
 
 def _stripped(item: Any) -> Any:
     ours = {name: text for name, text in item.meta.annotations.items() if name.startswith(_OURS)}
-    return replace(item, raw={}, meta=replace(item.meta, annotations=ours))
+    bare: dict[str, Any] = {"meta": replace(item.meta, annotations=ours)}
+    return replace(item, **bare, **({"raw": {}} if hasattr(item, "raw") else {}))
 
 
 def _made(kind: type, value: Any) -> Any:

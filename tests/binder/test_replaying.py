@@ -221,6 +221,16 @@ def test_the_newest_twenty_stay_and_nobody_else_reads_them(tmp_path):
     assert oct(paths[-1].parent.stat().st_mode & 0o777) == "0o700"
 
 
+def test_files_that_are_large_make_room_for_the_newest(tmp_path, monkeypatch):
+    saved = run(a_scene(a_world()))
+    size = len(replaying.encode(saved))
+    for most, left in ((3 * size, 3), (3 * size - 1, 2), (0, 1)):
+        monkeypatch.setattr(replaying, "MOST", most)
+        saves = Saves(directory=tmp_path / str(most))
+        paths = [saves.write(replace(saved, now=START + timedelta(days=n))) for n in range(5)]
+        assert sorted((tmp_path / str(most)).iterdir()) == paths[-left:]
+
+
 # The command.
 
 

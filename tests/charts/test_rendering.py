@@ -112,7 +112,8 @@ def test_the_pod_reads_the_certificate_where_the_secret_is_mounted(chart: Chart)
         "spec"
     ]
     assert spec["volumes"] == [
-        {"name": "certificates", "secret": {"secretName": "own", "defaultMode": 0o440}}
+        {"name": "replays", "emptyDir": {"sizeLimit": "1Gi"}},
+        {"name": "certificates", "secret": {"secretName": "own", "defaultMode": 0o440}},
     ]
     mount = spec["containers"][0]["volumeMounts"][0]
     assert mount == {"name": "certificates", "mountPath": "/certificates", "readOnly": True}
