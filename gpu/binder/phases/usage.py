@@ -14,7 +14,7 @@ from gpu.binder import changes, standing
 from gpu.binder.changes import Change, DropRecord, WriteMonitor, WriteRecord
 from gpu.binder.phase import Scene
 from gpu.model import usage
-from gpu.model.records import Agreed, Records
+from gpu.model.records import Records
 from gpu.model.usage import Kept, Standing
 from gpu.objects import meta
 from gpu.objects.claims import GPUClaim
@@ -64,7 +64,7 @@ def _plan(scene: Scene) -> _Plan:
         holders = tuple(claim for claim in holders if claim.meta.namespace not in ending)
     known = scene.draft.snapshot.memo.records
     known.follow(world.workloads, usage.owner_of, usage.is_ours)
-    known.under(anchored=anchored)
+    known.hold(holders, anchored=anchored)
     return _Plan(
         anchored=anchored,
         holders=holders,
@@ -86,7 +86,7 @@ def _is_marked(scene: Scene) -> bool:
 def _standing(scene: Scene, plan: _Plan) -> Standing:
     memory = scene.sightings.records
     fought_over = usage.fought_over(memory)
-    unowned = {key for key, (_, owner) in plan.known.there.items() if not owner}
+    unowned = {key for key, _, owner in plan.known.others() if not owner}
     taken = tuple(
         str(key) for key in (_key(claim) for claim in plan.holders if unowned) if key in unowned
     )
@@ -118,12 +118,7 @@ def _monitors(scene: Scene, plan: _Plan) -> Iterator[WriteMonitor]:
 
 def _records(scene: Scene, plan: _Plan) -> Iterator[WriteRecord]:
     known = plan.known
-    agreed, known.agreed = known.agreed, {}
-    for claim in plan.holders:
-        found = agreed.get(claim.meta.uid)
-        if found is not None and found.claim is claim and _is_there(known, found):
-            known.agreed[claim.meta.uid] = found
-            continue
+    for claim in known.unsure():
         key = _key(claim)
         if scene.leaves_alone(changes.object_set(WORKLOADS, key)):
             continue
@@ -136,14 +131,9 @@ def _records(scene: Scene, plan: _Plan) -> Iterator[WriteRecord]:
                 yield WriteRecord(claim=claim, record=record, uid="")
         elif owner == claim.meta.uid:
             if usage.says(there, record):
-                known.agreed[owner] = Agreed(claim, key, there)
+                known.agreed[owner] = key
             else:
                 yield WriteRecord(claim=claim, record=record, uid=there.meta.uid)
-
-
-def _is_there(known: Records, agreed: Agreed) -> bool:
-    there, _ = known.there.get(agreed.key, (None, ""))
-    return there is agreed.record
 
 
 def _may_make(scene: Scene, claim: GPUClaim) -> bool:
@@ -159,12 +149,7 @@ def _may_make(scene: Scene, claim: GPUClaim) -> bool:
 
 def _strays(scene: Scene, plan: _Plan) -> Iterator[DropRecord]:
     """Yield records whose claim is no more, or which are not the one record of their claim."""
-    agreed = plan.known.agreed
-    doubted = [
-        (key, found, owner)
-        for key, (found, owner) in plan.known.there.items()
-        if owner and not (owner in agreed and agreed[owner].record is found)
-    ]
+    doubted = [other for other in plan.known.others() if other[2]]
     named = {claim.meta.uid: _key(claim) for claim in scene.draft.claims() if doubted}
     for key, found, owner in doubted:
         if named.get(owner) == key or found.meta.deleting:
