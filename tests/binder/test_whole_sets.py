@@ -6,7 +6,7 @@ from datetime import timedelta
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpu.binder import conditions, phases, results
+from gpu.binder import checking, conditions, phases, results
 from gpu.binder.changes import ClaimStatus, Placement
 from gpu.binder.phase import Scene
 from gpu.config import Config
@@ -88,6 +88,16 @@ def test_nor_after_one_that_was_cut_off_and_a_whole_one(world, data):
     cut = data.draw(st.integers(0, len(changes)), label="writes stored")
     after = with_writes(world, changes[:cut])
     assert split(with_writes(after, one_pass(after, NOW + timedelta(seconds=1)))) == []
+
+
+@quick
+@given(worlds())
+def test_the_independent_checker_finds_nothing_in_any_plan(world):
+    scene, checker = scene_of(world), checking.Checker(world=world)
+    for phase in phases.PASS:
+        changes = list(phase.changes(scene))
+        assert checker.judge(changes) == ()
+        checker.stored(changes)
 
 
 @quick

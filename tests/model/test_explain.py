@@ -291,6 +291,34 @@ def cured(objects, order, remedy, by):
     return None
 
 
+@pytest.mark.parametrize("above", [2, 4, 6, 9])
+@pytest.mark.parametrize("hard", [0, 1, 3, 5])
+@pytest.mark.parametrize("held", [0, 2, 4])
+def test_a_larger_budget_of_ones_own_is_named_to_the_unit(held, hard, above):
+    """Also where the tenant above bounds it, and where more is used than declared."""
+    quotas = [("tenant-root", above), ("tenant-a", hard)]
+    objects = {
+        "classes": [a_class()],
+        "nodes": [a_node()],
+        "claims": [a_claim("held", on="n1", count=held), a_claim(count=2, at=5)],
+        "releases": [a_release(tenant, budget(h100=units)) for tenant, units in quotas],
+        **{name: [] for name in ("pods", "vmis", "inventory", "namespaces")},
+    }
+    if not held:
+        objects["claims"] = objects["claims"][1:]
+    ((order, counted, node),) = naive_walk(objects)
+    found = of(a_snapshot(**objects))
+    ways = {item.way: item for item in found.remedies}
+    own_only = len(found.refusals) == 1 and found.refusals[0].own
+    assert (node is None) is bool(found.refusals)
+    assert (Way.MORE_BUDGET in ways) is own_only
+    if own_only:
+        remedy = ways[Way.MORE_BUDGET]
+        for by, enough in ((0, True), (1, False)):
+            fixed, _ = cured(objects, order, remedy, by)
+            assert (oracles.verdict(fixed, counted, order, TENANTS) is not None) is enough
+
+
 @quick
 @given(strategies.clusters())
 def test_a_remedy_lets_the_order_in_and_one_unit_less_of_it_does_not(objects):
