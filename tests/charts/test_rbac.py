@@ -29,7 +29,7 @@ HOSTER = {
     ("gpuclasses.gpu.cozystack.io", ()): (*READ, "create", "update", "patch", "delete"),
     ("gpuclaims.gpu.cozystack.io", ()): READ,
     ("gpunodes.gpu.cozystack.io", ()): (*READ, "patch"),
-    ("gpubinders.gpu.cozystack.io", ()): READ,
+    ("gpubinders.gpu.cozystack.io", ()): (*READ, "patch"),
     **{(f"{name}.catalog.gpu.cozystack.io", ()): READ for name in CATALOG},
     ("drainplans.catalog.gpu.cozystack.io", ()): ("get", "list"),
     ("orderreviews.catalog.gpu.cozystack.io", ()): ("create",),
