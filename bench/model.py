@@ -146,3 +146,4 @@ def _settle() -> None:
     """Have the garbage collector leave what is there alone, as the process does with its lists."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(50_000, 100, 100)
