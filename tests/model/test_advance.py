@@ -28,7 +28,7 @@ from tests.builders import (
 FEW, MANY = 12, 500
 MIXED = ("claims", "nodes", "inventory", "pods", "vmis", "vms")
 """What a step changes object by object; the rest is swapped whole."""
-MARKS = ("unfinalized", "deleting", "lost", "attached")
+MARKS = ("unfinalized", "deleting", "lost", "attached", "degraded", "strays", "holders")
 
 
 def amounts(book):

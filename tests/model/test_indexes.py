@@ -14,6 +14,9 @@ WALKS = {
     "deleting": indexes.is_held_back,
     "lost": indexes.is_lost,
     "attached": indexes.is_attached,
+    "degraded": indexes.is_degraded,
+    "strays": indexes.is_stray,
+    "holders": indexes.is_holder,
 }
 
 
