@@ -37,10 +37,13 @@ def main(
     output: Annotated[Output, typer.Option("-o", "--output", help="table or json.")] = Output.TABLE,
     failed: Annotated[Path, typer.Option(help="Folder of failures.")] = Path("build/soak"),
     again: Annotated[Path | None, typer.Option(help="Run a saved failure again.")] = None,
+    replays: Annotated[
+        Path | None, typer.Option(help="With --again: save each pass here, the newest are kept.")
+    ] = None,
 ) -> None:
     """Run the binder on simulated clusters under faults; ends with 1 when something is wrong."""
     if again is not None:
-        raise typer.Exit(_again(again))
+        raise typer.Exit(_again(again, replays))
     seed = seed or secrets.token_hex(4)
     plan = campaign.Plan(steps, seed, jobs, minutes and minutes * 60)
     began, said, saved = time.monotonic(), time.monotonic(), 0
@@ -66,9 +69,9 @@ def main(
     raise typer.Exit(1 if totals.failures else 0)
 
 
-def _again(path: Path) -> int:
+def _again(path: Path, replays: Path | None) -> int:
     failure = failures.load(path)
-    done = shrink.replay(failure.seed, failure.steps)
+    done = shrink.replay(failure.seed, failure.steps, replays=replays)
     for index, step in enumerate(failure.steps):
         sys.stdout.write(f"{index:4} {step.name}\n")
     words = "; ".join(done.wrong) if done.wrong else "nothing is wrong any more"

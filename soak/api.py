@@ -3,7 +3,6 @@
 Also counts changes by kind, so that watches need not look at what did not change.
 """
 
-import copy
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +12,7 @@ from gpu.cluster import errors
 from gpu.objects import claims, kinds
 from gpu.objects.kinds import Kind
 from gpu.objects.meta import ObjectKey
-from tests.fakes import rules
+from tests.fakes import merging, rules
 from tests.fakes.cluster import FakeCluster
 
 Raw = dict[str, Any]
@@ -49,7 +48,7 @@ class Api(FakeCluster):
         live = self.find(kind, rules.key_of(raw))
         if live is None or live["metadata"]["uid"] != raw["metadata"]["uid"]:
             return None
-        fresh = copy.deepcopy(live)
+        fresh = merging.fresh(live)
         change(fresh)
         if rules.spec_of(fresh) != rules.spec_of(live):
             fresh["metadata"]["generation"] = live["metadata"].get("generation", 0) + 1

@@ -2,10 +2,12 @@
 
 import asyncio
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from gpu.binder.fence import Deposed, Fence
 from gpu.binder.quarantine import Quarantine
+from gpu.binder.replaying import Saves
 from gpu.binder.report import PassReport
 from gpu.binder.run_pass import Passes
 from gpu.binder.term import Election
@@ -50,8 +52,8 @@ class Leader:
     deposed: bool = False
     crashes: list[BaseException] = field(default_factory=list)
     task: "asyncio.Task[PassReport | None] | None" = None
-    shown: dict[type, tuple[Any, ...]] = field(default_factory=dict)
-    """What its watch showed when its last pass began."""
+    replays: Path | None = None
+    """Where each pass is saved, for `cozystack-gpu replay`."""
 
     async def elect(self) -> None:
         """Raise the term, wait, list."""
@@ -78,6 +80,7 @@ class Leader:
             config=self.config,
             clock=self.clock,
             in_thread=_at_once,
+            saves=Saves(directory=self.replays),
         )
 
     async def once(self, *, forced: bool = True) -> PassReport | None:
@@ -108,6 +111,7 @@ class Leader:
 
     async def _once(self, *, forced: bool) -> PassReport | None:
         assert self.passes is not None
+        self.passes.saves.ask()
         try:
             return await self.passes.once(forced=forced)
         except Deposed:

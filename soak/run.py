@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from soak import calm
 from soak.events import EVENTS
@@ -27,8 +28,9 @@ class Outcome:
 class Run:
     """One cluster from its seed."""
 
-    def __init__(self, seed: str) -> None:
-        self.site = Site(seed)
+    def __init__(self, seed: str, replays: Path | None = None) -> None:
+        """Draw the cluster; `replays` is where every pass is saved."""
+        self.site = Site(seed, replays=replays)
         self.judge = Judge(self.site)
         self.leaders = Leaders(self.site)
         self.done = Outcome(tally=self.site.tally)

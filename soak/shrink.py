@@ -1,17 +1,20 @@
 """Leave steps out while the run still goes wrong in the same way, for a bounded time."""
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from soak import loops
 from soak.run import Outcome, Run
 from soak.steps import Step
 
 
-def replay(seed: str, steps: Sequence[Step], *, settle: bool = True) -> Outcome:
+def replay(
+    seed: str, steps: Sequence[Step], *, settle: bool = True, replays: Path | None = None
+) -> Outcome:
     """Run these steps on the cluster of a seed, and let it settle unless told otherwise."""
 
     async def main() -> Outcome:
-        return await Run(seed).all(steps, settle=settle)
+        return await Run(seed, replays).all(steps, settle=settle)
 
     done = loops.run(main())
     assert isinstance(done, Outcome)

@@ -5,6 +5,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from gpu import keys
@@ -68,6 +69,8 @@ class Site:
     host_deletes_records: bool = False
     ended: list[str] = field(default_factory=list)
     """VMIs that leaders deleted, by key."""
+    replays: Path | None = None
+    """Where every pass is saved."""
     most_claims: int = 25
     acknowledged: float = -1e9
     """When losses were last acknowledged."""
@@ -166,6 +169,7 @@ class Site:
             line=Line(self.api, tally=self.tally, ended=self.ended),
             watch=Watch(self.api),
             hold=Hold(self.clock, self.clock.monotonic() + 15, blind),
+            replays=self.replays,
         )
 
     def _furnish(self, rng: random.Random) -> None:

@@ -14,7 +14,9 @@ from datetime import datetime, timedelta
 from gpu import keys
 from gpu.binder import changes, conditions, delivery, news, phases, replaying, term
 from gpu.binder.changes import (
+    Attach,
     Change,
+    Detach,
     DropFinalizer,
     ExplainRefused,
     Placement,
@@ -192,6 +194,7 @@ class _Run:
             if isinstance(change, WriteRecord) and changes.set_of(change) in complete
         }
         self.again |= done.written[DropFinalizer.__name__] > 0
+        self.again |= any(_frees(it) for it in wanted if changes.set_of(it) in complete)
         # Records wait for the monitor they are kept under.
         self.again |= done.written[WriteMonitor.__name__] > 0
 
@@ -306,6 +309,14 @@ def _current(node: GPUNode, oldest: datetime) -> GPUNode:
     if not node.devices or (node.observed_at is not None and node.observed_at >= oldest):
         return node
     return replace(node, devices=())
+
+
+def _frees(change: Change) -> bool:
+    """Say whether a pod that is gone is known to have ended now: the next snapshot frees its units."""
+    if isinstance(change, Attach) and change.claim.attached_to is not None:
+        open_before = {pod.uid for pod in change.claim.attached_to.pods if not pod.ended}
+        return any(pod.ended and pod.uid in open_before for pod in change.attachment.pods)
+    return isinstance(change, Detach)
 
 
 def _explanations(refused: Iterable[FailedSet], now: datetime) -> Iterator[ExplainRefused]:

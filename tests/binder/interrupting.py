@@ -222,7 +222,7 @@ async def goes_on(rig: Rig, case: Case) -> Rig:
     rig.lag = False
     for seconds in case.waits:
         rig.clock.advance(seconds)
-        _world_moves(rig)
+        world_moves(rig)
         await rig.until_still()
     return rig
 
@@ -246,7 +246,7 @@ async def cut_at(case: Case, at: int, *, executed: bool) -> Rig:
             break
         if not report.written and cut.sent < at:
             rig.clock.advance(next(waits))
-            _world_moves(rig)
+            world_moves(rig)
     check(rig, case)
     heir = rig.next_leader(lag=True)
     await heir.view.begin()
@@ -281,7 +281,7 @@ def same(case: Case, end: dict[str, Any]) -> Any:
     return case.as_good(end) if case.as_good else end
 
 
-def _world_moves(rig: Rig) -> None:
+def world_moves(rig: Rig) -> None:
     """What others do by themselves: agents look, pods end with their VMI, records with their claim."""
     stored = rig.cluster._objects
     now = rig.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
