@@ -135,13 +135,19 @@ def _guard(site: Site) -> list[str]:
     now = site.clock.monotonic()
     if now - site.acknowledged <= _WINDOW * 2:
         return []
+    vms = {
+        name: vm["metadata"]["name"]
+        for vm in site.api.all(kinds.VMS)
+        for name in finish.named_by(vm)
+    }
     held: set[str] = set()
     lost: dict[tuple[Any, str], set[str]] = {}
     counted: set[str] = set()
     for claim in site.claims():
         status = claim.get("status") or {}
-        attached = status.get("attachedTo") or {}
-        one = f"{claim['metadata']['namespace']}/{attached.get('name') or claim['metadata']['uid']}"
+        meta, attached = claim["metadata"], status.get("attachedTo") or {}
+        vm = attached.get("name") or vms.get(f"{meta['namespace']}/{meta['name']}")
+        one = f"{meta['namespace']}/{vm or meta['uid']}"
         if status.get("phase") in {"Bound", "Lost"}:
             held.add(one)
         gone = status.get("displaced")

@@ -5,7 +5,7 @@ Template claims and claims attached to a VM are placed with their VM, never here
 names is bound beside that VM's other claims, or together with them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from gpu.binder import changes, conditions
 from gpu.binder.changes import Change, Explain, How, Place, SetId
@@ -25,6 +25,8 @@ def changes_of(scene: Scene) -> Iterator[Change]:
     if scene.world.unreadable_claims:
         return
     turns.keep_turns(scene.draft, scene.later)
+    refused: list[tuple[GPUClaim, SetId, tuple[Refusal, ...]]] = []
+    judged_before = 0
     for claim in orders.waiting(scene.draft):
         found = mates.set_of(scene.draft, claim)
         set_id = found.id if found else changes.object_set(GPU_CLAIMS, claim.key)
@@ -36,8 +38,24 @@ def changes_of(scene: Scene) -> Iterator[Change]:
             _keep_turn(scene, claim, verdict)
         elif isinstance(verdict, Accepted):
             yield from _placed(scene, claim, verdict, set_id)
+            judged_before = len(refused)
         else:
-            yield from _told(scene, claim, verdict.refusals, set_id)
+            refused.append((claim, set_id, verdict.refusals))
+    for claim, set_id, why in (*_anew(scene, refused[:judged_before]), *refused[judged_before:]):
+        yield from _told(scene, claim, why, set_id)
+
+
+def _anew(
+    scene: Scene, refused: Iterable[tuple[GPUClaim, SetId, tuple[Refusal, ...]]]
+) -> Iterator[tuple[GPUClaim, SetId, tuple[Refusal, ...]]]:
+    """Yield what is wrong with orders now that younger ones were placed: what the next pass would say.
+
+    One that could be placed after all, where a set was gathered elsewhere, is left to the next pass.
+    """
+    for claim, set_id, _ in refused:
+        verdict = orders.check(scene.draft, orders.of(claim, mates.of(scene.draft, claim)))
+        if not isinstance(verdict, Accepted):
+            yield claim, set_id, verdict.refusals
 
 
 def _placed(scene: Scene, claim: GPUClaim, verdict: Accepted, set_id: SetId) -> Iterator[Change]:

@@ -64,9 +64,21 @@ def test_orders_are_served_oldest_first_and_see_what_the_older_ones_took():
 
 def test_a_waiting_order_that_fits_nowhere_does_not_block_a_younger_one():
     found = scene(an_order("large", count=9, at=1), an_order("small", count=1, at=2))
-    large, small = orders.changes_of(found)
+    small, large = orders.changes_of(found)
     assert isinstance(large, Explain)
     assert small == place(found, "small", "n1")
+
+
+def test_an_order_refused_for_good_is_told_what_the_younger_ones_left():
+    """Told at its own turn, it would say something else in the next pass, which changes nothing."""
+    found = scene(
+        an_order("old", count=5, at=1, class_name="retired"),
+        an_order("young", count=5, at=2),
+        classes=[raws.a_class(), raws.a_class("retired", retired=True)],
+    )
+    _, old = orders.changes_of(found)
+    assert isinstance(old, Explain)
+    assert old.refusals[1:] == (refusals.NoFreeUnits(ClassName("retired"), Units(5), Units(3)),)
 
 
 def test_a_budget_takes_the_oldest_orders_and_no_more():
