@@ -139,6 +139,7 @@ def _splits(plan: _Plan) -> Iterator[Violation]:
     names = {name for claim in plan.touched if (name := cluster.set_of(claim)) is not None}
     if not names:
         return
+    moved = {claim.key for claim in plan.touched}
     standing: dict[ObjectKey, set[str]] = {name: set() for name in names}
     namespaces = {name.namespace for name in names}
     for claim in plan.end.values():
@@ -147,7 +148,7 @@ def _splits(plan: _Plan) -> Iterator[Violation]:
         name = cluster.set_of(claim)
         if name not in standing:
             continue
-        if not claim.meta.deleting or claim.key in plan.after:
+        if not claim.meta.deleting or claim.key in moved:
             where = f"on {claim.node}" if claim.phase is Phase.BOUND else "Lost"
             standing[name].add(where)
     for name, places in standing.items():

@@ -162,6 +162,9 @@ def test_members_that_wait_or_are_being_deleted_do_not_split_a_set():
     assert broken(a_cluster(a, b), on(a, "n2")) == []
     going = a_claim("b", on="n1", vm="vm", deleting=True)
     assert broken(a_cluster(a, going), on(a, "n2")) == []
+    told = replace(going, reasons=("Kept",))
+    assert broken(a_cluster(a, going), on(a, "n2"), told) == []
+    assert broken(a_cluster(a, going), lost(a), on(going, "n2")) == [Rule.SET_SPLIT]
 
 
 def test_a_set_is_what_the_plan_leaves_it():
