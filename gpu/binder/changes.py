@@ -103,8 +103,8 @@ class Lose:
     displaced: Displaced
     at: datetime
     set_id: SetId
-    refusals: tuple[Refusal, ...] = ()
-    """Why no other node takes its set."""
+    refusals: tuple[Refusal, ...]
+    """Why no other node takes its set; never empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
