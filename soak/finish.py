@@ -24,7 +24,8 @@ def unbound(site: Site, in_use: Counter[Place]) -> list[str]:
     older: list[Raw] = []
     wrong = []
     for claim in waiting:
-        if _fits(site, claim, in_use) and not any(overdrawn(site, claim, older)):
+        is_judged = _is_order(claim) and _key(claim) not in named
+        if is_judged and _fits(site, claim, in_use) and not any(overdrawn(site, claim, older)):
             wrong.append(
                 f"left Pending: {_key(claim)}, {claim['spec']['count']} of "
                 f"{claim['spec']['className']}, which fits: {claim.get('status')}"

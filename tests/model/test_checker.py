@@ -164,7 +164,6 @@ def test_members_that_wait_or_are_being_deleted_do_not_split_a_set():
     assert broken(a_cluster(a, going), on(a, "n2")) == []
     told = replace(going, reasons=("Kept",))
     assert broken(a_cluster(a, going), on(a, "n2"), told) == []
-    assert broken(a_cluster(a, going), lost(a), on(going, "n2")) == [Rule.SET_SPLIT]
 
 
 def test_a_set_is_what_the_plan_leaves_it():
