@@ -17,9 +17,7 @@ def unbound(site: Site, in_use: Counter[Place]) -> list[str]:
     if any(_phase(claim) == "Lost" for claim in claims) or _is_cordoned(site):
         return []
     named = {name for vm in site.api.all(kinds.VMS) for name in named_by(vm)}
-    waiting = [
-        it for it in claims if _phase(it) == "Pending" and _is_order(it) and _key(it) not in named
-    ]
+    waiting = [it for it in claims if _phase(it) == "Pending" and not _is_deleted(it)]
     waiting.sort(key=lambda it: (it["metadata"]["creationTimestamp"], it["metadata"]["uid"]))
     older: list[Raw] = []
     wrong = []
