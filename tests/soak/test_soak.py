@@ -37,6 +37,7 @@ def test_nothing_goes_wrong_under_faults(seed, full, tmp_path, capsys):
     assert totals.steps > 0
 
 
+@pytest.mark.timeout(60)  # a failure is shrunk for half of it
 def test_nothing_goes_wrong_in_a_few_steps(seed, tmp_path):
     totals = campaign.run(campaign.Plan(steps=FEW, seed=f"f{seed}"), lambda _: None)
     saved = [f"{failures.save(it, tmp_path)}: {it.wrong}" for it in totals.failures]
