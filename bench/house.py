@@ -1,5 +1,6 @@
 """House: a cluster as typed objects in memory, as full as asked, and what passes make of it."""
 
+import operator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from time import perf_counter
@@ -21,6 +22,7 @@ from gpu.objects.workloads import Workload
 from gpu.units import NodeName
 from gpu.world import World
 
+_OWNER: Final = operator.itemgetter(1)
 START: Final = datetime(2026, 1, 1, tzinfo=UTC)
 NODE_UNITS: Final = 16
 CLASSES: Final = ("h100", "a100", "l40s", "vgpu")
@@ -151,7 +153,7 @@ def _observed(old: sightings.Sightings, world: World, now: datetime) -> sighting
     records = usage.remember(
         old.records,
         claims=world.claims,
-        owners=(owner for _, owner in known.there.values()),
+        owners=map(_OWNER, known.there.values()),
         ending=frozenset(),
         now=now,
     )

@@ -6,10 +6,12 @@ unchanged cluster writes nothing.
 """
 
 import asyncio
+import operator
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from typing import Final
 
 from gpu import keys
 from gpu.binder import changes, conditions, delivery, news, phases, replaying, term
@@ -43,6 +45,9 @@ from gpu.objects.nodes import GPUNode
 from gpu.ports import Clock, Outcome, Recorder
 from gpu.reading import FreshView, InThread
 from gpu.world import World
+
+_OWNER: Final = operator.itemgetter(1)
+"""Of a record as `Records.there` has it."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -184,6 +189,7 @@ class _Run:
             for item in done.failed
         )
         self.course.settle(wanted, fates, aborted=done.aborted)
+        self.again |= self.course.freed
         for change in wanted:
             if isinstance(change, WriteSettings) and done.written[WriteSettings.__name__]:
                 self.healed = change.problem
@@ -254,7 +260,7 @@ class _Run:
             settings_healed=self.healed,
             again=self.again,
             awaits_release=release.is_awaited(world),
-            pending=sum(claim.phase is claims.Phase.PENDING for claim in world.claims),
+            pending=len(world.claims) - len(world.snapshot.holders),
             sets_held_back=self.course.scene.findings.sets_held_back,
             records_deleted=self.deletions,
             records_due=self._records_due(),
@@ -279,7 +285,7 @@ def _observe(old: Sightings, world: World, now: datetime) -> Sightings:
     records = usage.remember(
         old.records,
         claims=world.claims,
-        owners=(owner for _, owner in known.there.values()),
+        owners=map(_OWNER, known.there.values()),
         ending=frozenset(item.meta.name for item in world.namespaces if item.meta.deleting),
         now=now,
     )

@@ -8,6 +8,8 @@ loss and is not counted.
 """
 
 import hashlib
+import itertools
+import operator
 import re
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
@@ -18,12 +20,14 @@ from typing import Final
 from gpu import keys
 from gpu.config import Guard
 from gpu.model.sets import ClaimSet
-from gpu.objects.claims import Cause, Displaced, Phase
+from gpu.objects.claims import Cause, Displaced
 from gpu.units import NodeName
 
 LOSSES: Final = frozenset({Cause.NODE_GONE, Cause.NODE_NOT_READY})
 """Causes that take a whole node; the sets of the first such node are never held back."""
 
+_HAS_BOUND: Final = operator.attrgetter("has_bound")
+_WAS_DISPLACED: Final = operator.attrgetter("was_displaced")
 _IDS: Final = re.compile(rf"{re.escape(keys.ACKNOWLEDGE_LOST_ANNOTATION)}=([0-9a-f,]+)")
 
 
@@ -97,18 +101,15 @@ def tally(
     """
     leaving = tuple(leaving)
     after = now - timedelta(seconds=guard.window)
-    held = 0
+    sets = tuple(sets)
+    held = sum(map(_HAS_BOUND, sets))
     recent: dict[str, list[Displaced]] = {}
-    for item in sets:
-        is_held = False
+    for item in itertools.compress(sets, map(_WAS_DISPLACED, sets)):
         for claim in item.claims:
             found = claim.displaced
             if found is not None and found.at > after and found.cause is not Cause.SET_TORN:
                 recent.setdefault(item.id, []).append(found)
-                is_held = True
-            elif claim.phase is Phase.BOUND:
-                is_held = True
-        held += is_held
+        held += item.id in recent and not item.has_bound
     exempt = _first_lost(recent, leaving)
     counted = {
         set_id

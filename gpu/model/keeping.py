@@ -76,7 +76,7 @@ def troubles(draft: Draft, now: datetime, grace: Grace) -> dict[str, Trouble]:
     deleted stay where they are until they are let go.
     """
     on: dict[NodeName, list[ClaimSet]] = {}
-    suspects = {name for name in draft.indexed().by_node if _may_suffer(draft, name)}
+    suspects = _suspects(draft)
     if not suspects:
         return {}
     for item in draft.sets:
@@ -109,16 +109,19 @@ def degraded_since(claims: Iterable[GPUClaim], cause: Cause | None = None) -> da
     )
 
 
-def _may_suffer(draft: Draft, name: NodeName) -> bool:
-    """Say whether anything may be wrong with a node for what is held on it; most have nothing."""
-    node = draft.snapshot.nodes.get(name)
-    if node is None or not node.ready or node.taints or node.cordoned:
-        return True
-    served = draft.snapshot.capacities
-    return any(
-        room.get(name, 0) > served.get(resource, {}).get(name, 0)
-        for resource, room in draft.ledger.held.items()
-    )
+def _suspects(draft: Draft) -> set[NodeName]:
+    """Return nodes with which anything may be wrong for what is held there; most have nothing."""
+    on, nodes = draft.indexed().by_node.keys(), draft.snapshot.nodes
+    found = set(on - nodes.keys())
+    for name, node in nodes.items():
+        if (not node.ready or node.taints or node.cordoned) and name in on:
+            found.add(name)
+    for resource, room in draft.ledger.held.items():
+        served = draft.snapshot.capacities.get(resource, {})
+        found.update(
+            name for name, units in room.items() if units > served.get(name, 0) and name in on
+        )
+    return found
 
 
 def _on_node(

@@ -1,6 +1,7 @@
 """Sorted tuples that follow a few changes without being sorted anew."""
 
 import bisect
+import operator
 from collections.abc import Callable, Collection, Iterable
 from typing import Final, TypeVar
 
@@ -35,10 +36,23 @@ def changes(old: tuple[T, ...], new: tuple[T, ...]) -> tuple[list[T], list[T]]:
     """Return the items of each of two tuples that the other has not, told by identity."""
     if old is new:
         return [], []
-    had, has = set(map(id, old)), set(map(id, new))
-    if had == has:
-        return [], []
-    return _without(old, has), _without(new, had)
+    # What is alike at both ends is most of it, and is passed over without a set of all.
+    begin = _alike(old, new)
+    left, right = old[begin:], new[begin:]
+    end = _alike(left[::-1], right[::-1])
+    left, right = left[: len(left) - end], right[: len(right) - end]
+    if not left or not right:
+        return list(left), list(right)
+    had, has = set(map(id, left)), set(map(id, right))
+    return _without(left, has), _without(right, had)
+
+
+def _alike(one: tuple[T, ...], other: tuple[T, ...]) -> int:
+    """Return how many items at the beginning of both are the same objects."""
+    try:
+        return operator.indexOf(map(operator.is_, one, other), False)  # noqa: FBT003 - the one looked for
+    except ValueError:
+        return min(len(one), len(other))
 
 
 def _without(items: Iterable[T], known: set[int]) -> list[T]:

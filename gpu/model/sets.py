@@ -28,10 +28,21 @@ class ClaimSet:
     """The VM they are attached to, or whose template names them."""
     id: str = field(init=False, compare=False)
     """`namespace/name` of its oldest claim."""
+    is_torn: bool = field(init=False, compare=False)
+    """Those `kept` are partly Lost, or Bound on more than one node."""
+    has_bound: bool = field(init=False, compare=False)
+    """A member is Bound, deleted or not."""
+    was_displaced: bool = field(init=False, compare=False)
+    """A member lost its node once, however long ago."""
 
     def __post_init__(self) -> None:
-        # Asked several times a pass of every set, and sets live on from pass to pass.
-        object.__setattr__(self, "id", str(self.claims[0].key))
+        # Asked each pass of every set, and sets live on from pass to pass.
+        claims = self.claims
+        tell = object.__setattr__
+        tell(self, "id", str(claims[0].key))
+        tell(self, "is_torn", len(claims) > 1 and len(set(map(coverage.node_held, self.kept))) > 1)
+        tell(self, "has_bound", any(claim.phase is Phase.BOUND for claim in claims))
+        tell(self, "was_displaced", any(claim.displaced is not None for claim in claims))
 
     @property
     def attachments(self) -> tuple[Attachment, ...]:
@@ -61,11 +72,6 @@ class ClaimSet:
             for claim in self.claims
             if claim.phase is not Phase.PENDING and not claim.meta.deleting
         )
-
-    @property
-    def is_torn(self) -> bool:
-        """Say whether those are partly Lost, or Bound on more than one node."""
-        return len({coverage.node_held(claim) for claim in self.kept}) > 1
 
     @property
     def is_lost(self) -> bool:

@@ -6,7 +6,10 @@ WorkloadMonitor of ours that selects no pod (decision 0011).
 """
 
 import hashlib
-from collections.abc import Container, Iterable, Mapping
+import itertools
+import operator
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -27,6 +30,9 @@ SELECTOR: Final = ((keys.USAGE_MONITOR_SELECTOR_LABEL, "true"),)
 STUBBORN: Final = 3
 """Deletions of one record after which whoever deletes it is said to go on doing so."""
 
+_META: Final = operator.attrgetter("meta")
+_DELETING: Final = operator.attrgetter("deleting")
+_UID: Final = operator.attrgetter("uid")
 _NAME_MOST: Final = 253
 _HASH: Final = 16
 _RESERVED_LABELS: Final = "workloads.cozystack.io/"
@@ -211,7 +217,7 @@ def remember(
     *,
     claims: Iterable[GPUClaim],
     owners: Iterable[str],
-    ending: Container[str],
+    ending: AbstractSet[str],
     now: datetime,
 ) -> Memory:
     """Return what is known after one more look.
@@ -222,11 +228,11 @@ def remember(
     A record that was stored, and whose claim lives on for a second without it, was deleted by
     somebody else: we never delete one of a living claim.
     """
-    alive = {
-        claim.meta.uid
-        for claim in claims
-        if not claim.meta.deleting and claim.meta.namespace not in ending
-    }
+    metas = tuple(map(_META, claims))
+    kept = map(operator.not_, map(_DELETING, metas))
+    alive = set(map(_UID, itertools.compress(metas, kept)))
+    if ending:
+        alive -= {item.uid for item in metas if item.namespace in ending}
     there = alive.intersection(owners)
     missing = ((old.stored | old.missed.keys()) & alive) - there
     missed = {uid: old.missed.get(uid, now) for uid in sorted(missing)}

@@ -172,7 +172,6 @@ def _cases(scene: Scene, found: Iterable[ClaimSet], troubles: dict[str, Trouble]
 def _tally(scene: Scene, found: Iterable[ClaimSet], cases: Iterable[_Case]) -> Tally:
     binders = scene.world.binders
     everywhere = frozenset[str]().union(*(_acknowledged(binder.meta) for binder in binders))
-    told = {item.name: _acknowledged(item.meta) for item in scene.world.inventory}
     shown = [
         guard.shown(condition.message)
         for binder in binders
@@ -180,6 +179,10 @@ def _tally(scene: Scene, found: Iterable[ClaimSet], cases: Iterable[_Case]) -> T
         if condition.type == standing.LOSSES_HELD_BACK and condition.status == "True"
     ]
     leaving = [case.leaving for case in cases]
+    left = {going.node for going in leaving}
+    told = {
+        item.name: _acknowledged(item.meta) for item in scene.world.inventory if item.name in left
+    }
     return guard.tally(
         found,
         leaving,

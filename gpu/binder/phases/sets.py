@@ -6,7 +6,10 @@ nowhere else. Where no node has room, a partly Lost set goes Lost whole; one tha
 what it holds and says so, since naming two claims in one VM must cost nobody their holds.
 """
 
+import itertools
+import operator
 from collections.abc import Iterator
+from typing import Final
 
 from gpu.binder import conditions, confirms
 from gpu.binder.changes import Change, Degrade, How, Lose, Place
@@ -19,6 +22,8 @@ from gpu.objects.claims import Cause, Displaced, GPUClaim, Phase
 from gpu.objects.meta import ObjectKey
 from gpu.units import NodeName
 
+_IS_TORN: Final = operator.attrgetter("is_torn")
+
 
 def changes_of(scene: Scene) -> Iterator[Change]:
     """Yield what makes torn sets whole, and take the word back from those that are.
@@ -27,7 +32,8 @@ def changes_of(scene: Scene) -> Iterator[Change]:
     """
     if scene.world.unreadable_claims:
         return
-    torn = tuple(item for item in scene.draft.sets if len(item.claims) > 1 and item.is_torn)
+    found_sets = scene.draft.sets
+    torn = tuple(itertools.compress(found_sets, map(_IS_TORN, found_sets)))
     reaches = reach.by_evidence(scene.witness()) if torn else None
     for found in torn:
         if reaches is not None and not scene.leaves_alone(found.id):

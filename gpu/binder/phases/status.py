@@ -36,8 +36,9 @@ def changes_of(scene: Scene) -> Iterator[Change]:
 
 def _classes(scene: Scene) -> Iterator[Change]:
     units = capacity.of_classes(scene.draft)
-    is_any_deleted = any(offer.meta.deleting for offer in scene.world.classes)
-    named = Counter(claim.class_name for claim in scene.draft.claims() if is_any_deleted)
+    named: Counter[str] = Counter()
+    if any(offer.meta.deleting for offer in scene.world.classes):
+        named.update(claim.class_name for claim in scene.draft.claims())
     for offer in scene.world.classes:
         if scene.leaves_alone(changes.object_set(GPU_CLASSES, offer.meta.key)):
             continue
@@ -127,8 +128,10 @@ def _nodes(scene: Scene) -> Iterator[Change]:
     units = capacity.of_nodes(scene.draft)
     for node in scene.world.inventory:
         resources = units.get(node.name, ())
-        is_skipped = scene.leaves_alone(changes.object_set(GPU_NODES, node.meta.key))
+        if resources == node.resources:
+            continue
         stored = {item.name: item for item in node.resources}
+        is_skipped = scene.leaves_alone(changes.object_set(GPU_NODES, node.meta.key))
         if stored != {item.name: item for item in resources} and not is_skipped:
             yield ReportNode(node=node, resources=resources)
 

@@ -150,7 +150,9 @@ def _may_make(scene: Scene, claim: GPUClaim) -> bool:
 def _strays(scene: Scene, plan: _Plan) -> Iterator[DropRecord]:
     """Yield records whose claim is no more, or which are not the one record of their claim."""
     doubted = [other for other in plan.known.others() if other[2]]
-    named = {claim.meta.uid: _key(claim) for claim in scene.draft.claims() if doubted}
+    if not doubted:
+        return
+    named = {claim.meta.uid: _key(claim) for claim in scene.draft.claims()}
     for key, found, owner in doubted:
         if named.get(owner) == key or found.meta.deleting:
             continue
