@@ -41,6 +41,8 @@ class Course:
 
     scene: Scene
     legs: list[Leg] = field(default_factory=list)
+    freed: bool = False
+    """Placements of this pass freed units, which other sets of their phase could not have yet."""
     _checker: Checker | None = None
 
     @property
@@ -74,6 +76,7 @@ class Course:
         if not found:
             return wanted
         self._put_back(wanted)
+        self.scene.draft.ledger.hand_out()
         self.scene.findings.plan_problem = f"phase {phase.name}: {checking.words(found)}"
         return ()
 
@@ -85,6 +88,7 @@ class Course:
         leg.fates, leg.aborted = fates, aborted
         left = left_of(wanted, fates)
         self._put_back(left)
+        self.freed |= self.scene.draft.ledger.hand_out()
         if self._checker is not None:
             undone = {id(change) for change in left}
             self._checker.stored(change for change in wanted if id(change) not in undone)

@@ -8,7 +8,7 @@ from typing import TypeVar
 from gpu.binder import results
 from gpu.binder.changes import Change, ClaimStatus, SetId
 from gpu.config import Config
-from gpu.model import evidence, usage
+from gpu.model import coverage, evidence, usage
 from gpu.model.evidence import Witness
 from gpu.model.sightings import Sightings
 from gpu.model.snapshot import Draft
@@ -69,8 +69,21 @@ class Scene:
         )
 
     def plan(self, change: C) -> C:
-        """Have the draft show what the change makes of its claim; returns the change."""
-        self.draft.put(results.after(change))
+        """Have the draft show what the change makes of its claim; returns the change.
+
+        Units that it frees can be placed on by the next phase: the writes of a phase are stored or
+        not each set for itself.
+        """
+        draft, claim = self.draft, change.claim
+        node, offer = coverage.node_held(claim), draft.snapshot.classes.get(claim.class_name)
+        if node is None or offer is None:
+            draft.put(results.after(change))
+            return change
+        before = draft.ledger.free(node, offer.resource)
+        draft.put(results.after(change))
+        freed = draft.ledger.free(node, offer.resource) - before
+        if freed > 0:
+            draft.ledger.withhold(node, offer.resource, freed)
         return change
 
 

@@ -41,6 +41,8 @@ class Ledger:
     used_units: dict[Charge, int] = field(default_factory=dict)
     touched: dict[ResourceName, list[NodeName]] = field(default_factory=dict)
     """Every node whose room changed, in order, for indexes that follow."""
+    withheld: list[tuple[NodeName, ResourceName, int]] = field(default_factory=list)
+    """Free units kept back by `withhold` until `hand_out`."""
     _journal: list[_Undo] = field(default_factory=list)
     _depth: int = 0
 
@@ -100,6 +102,20 @@ class Ledger:
         """Promise free units to somebody who comes before new orders."""
         self._shift(self.reserved, resource, node, units)
         self.touched.setdefault(resource, []).append(node)
+
+    def withhold(self, node: NodeName, resource: ResourceName, units: int) -> None:
+        """Keep free units from everybody until `hand_out`: what frees them is not stored yet."""
+        self.reserve(node, resource, units)
+        self.withheld.append((node, resource, units))
+        self.on_undo(lambda: self.withheld.remove((node, resource, units)))
+
+    def hand_out(self) -> bool:
+        """Give out what was withheld; returns whether there was anything."""
+        had = bool(self.withheld)
+        for node, resource, units in self.withheld:
+            self.reserve(node, resource, -units)
+        self.withheld.clear()
+        return had
 
     # Tenants.
 
