@@ -142,7 +142,7 @@ def _guard(site: Site) -> list[str]:
     }
     held: set[str] = set()
     lost: dict[tuple[Any, str], set[str]] = {}
-    counted: set[str] = set()
+    counted: set[tuple[str, str]] = set()
     for claim in site.claims():
         status = claim.get("status") or {}
         meta, attached = claim["metadata"], status.get("attachedTo") or {}
@@ -155,9 +155,9 @@ def _guard(site: Site) -> list[str]:
             continue
         if gone["cause"] in _LOSSES:
             lost.setdefault((gone["at"], gone["node"]), set()).add(one)
-        counted.add(f"{one} {gone['node']}")
+        counted.add((one, gone["node"]))
     first = min(lost)[1] if lost else ""
-    beyond = [one for one in counted if not one.endswith(f" {first}")]
+    beyond = {one for one, node in counted if node != first}
     guard = site.config.guard
     most = max(guard.at_least, int(guard.share * (len(held) + len(counted))) + 1)
     if len(beyond) > most:

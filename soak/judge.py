@@ -27,6 +27,7 @@ class Stand:
     units: int
     vm: str
     """`namespace/name` of the VM it is attached to; empty when it is attached to nothing."""
+    deleting: bool = False
 
 
 @dataclass
@@ -78,7 +79,7 @@ class Judge:
             return []
         phases: dict[str, set[str]] = {}
         for stand in self.stands.values():
-            if stand.vm:
+            if stand.vm and not stand.deleting:
                 phases.setdefault(stand.vm, set()).add(stand.phase)
         return [
             f"partly Lost after an undisturbed pass: the set of VM {vm}"
@@ -139,6 +140,7 @@ def stand_of(raw: Raw) -> Stand:
         class_name=raw["spec"]["className"],
         units=raw["spec"]["count"],
         vm=f"{meta['namespace']}/{attached['name']}" if attached else "",
+        deleting="deletionTimestamp" in meta,
     )
 
 
