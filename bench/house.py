@@ -13,6 +13,7 @@ from gpu.binder.course import Course
 from gpu.binder.phase import Scene
 from gpu.config import Config
 from gpu.model import sightings, usage
+from gpu.model.ground import Ground
 from gpu.model.snapshot import Snapshot
 from gpu.objects import claims, classes, nodes, tenants
 from gpu.objects.claims import GPUClaim
@@ -53,6 +54,7 @@ class House:
     now: datetime = START + timedelta(days=1)
     before: Snapshot | None = None
     seen: sightings.Sightings = field(default_factory=sightings.Sightings)
+    ground: Ground = field(default_factory=Ground)
     orders: int = 0
 
     def work(self, *, keep: bool = True) -> Timed:
@@ -64,7 +66,7 @@ class House:
         self.seen = _observed(self.seen, world, self.now)
         took["reading"] = perf_counter() - began
         scene = Scene(world=world, draft=draft, config=Config(), now=self.now, sightings=self.seen)
-        course = Course(scene=scene)
+        course = Course(scene=scene, ground=self.ground)
         wanted: list[Change] = []
         for phase in phases.PASS:
             began = perf_counter()

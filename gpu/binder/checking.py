@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from gpu.binder import results
 from gpu.binder.changes import Change, ClaimStatus, Placement
 from gpu.model import invariants
+from gpu.model.ground import Ground
 from gpu.model.invariants import Violation
 from gpu.model.naive import Cluster
 from gpu.objects.claims import GPUClaim
@@ -21,8 +22,13 @@ class Checker:
     """Judges the plans of one pass, each beside what the pass has stored before it."""
 
     world: World
-    _claims: dict[ObjectKey, GPUClaim] = field(default_factory=dict)
+    ground: Ground = field(default_factory=Ground)
+    """The checker's own, carried from pass to pass."""
+    _written: list[ClaimStatus] = field(default_factory=list)
+    """Changes that were stored and are not in the cluster known yet."""
+    _changed: dict[ObjectKey, GPUClaim] = field(default_factory=dict)
     _cluster: Cluster | None = None
+    _claims: dict[ObjectKey, GPUClaim] = field(default_factory=dict)
 
     def judge(self, wanted: Sequence[Change]) -> tuple[Violation, ...]:
         """Return what a plan breaks; a plan that places nothing costs nothing."""
@@ -33,39 +39,48 @@ class Checker:
 
     def stored(self, wanted: Iterable[Change]) -> None:
         """Take over what was written: the next plan of this pass is judged beside it."""
-        written = (results.after(change) for change in wanted if isinstance(change, ClaimStatus))
-        self._claims.update((claim.key, claim) for claim in written)
+        self._written += [change for change in wanted if isinstance(change, ClaimStatus)]
 
     def _known(self) -> Cluster:
-        if self._cluster is None:
-            world = self.world
-            # Not the snapshot's index: that one is carried from pass to pass, and may be wrong.
-            stood = _keyed(world.claims)
-            self._claims = stood | self._claims
-            self._cluster = Cluster(
-                stood=stood,
-                claims=self._claims,
-                classes=world.classes,
-                nodes=world.nodes,
-                inventory=world.inventory,
-                pods=world.pods,
-                vmis=world.vmis,
-                vms=world.vms,
-                namespaces=world.namespaces,
-                releases=world.releases,
-                quotas=world.quotas,
-                kubevirts=world.kubevirts,
-                unreadable=world.unreadable_claims,
-            )
+        cluster = self._cluster or self._look()
+        for change in self._written:
+            claim = results.after(change)
+            self._changed[claim.key] = self._claims[claim.key] = claim
+        self._written.clear()
+        return cluster
+
+    def _look(self) -> Cluster:
+        world = self.world
+        # Not the snapshot's index: what plans with that must not be what judges by it.
+        self.ground.follow(
+            claims=world.claims,
+            pods=world.pods,
+            vmis=world.vmis,
+            vms=world.vms,
+            frame=(
+                {item.name: item.resource for item in world.classes},
+                [item.permitted for item in world.kubevirts],
+            ),
+        )
+        self._claims = dict(self.ground.claims)
+        self._cluster = Cluster(
+            stood=self.ground.claims,
+            claims=self._claims,
+            classes=world.classes,
+            nodes=world.nodes,
+            inventory=world.inventory,
+            pods=world.pods,
+            vmis=world.vmis,
+            vms=world.vms,
+            namespaces=world.namespaces,
+            releases=world.releases,
+            quotas=world.quotas,
+            kubevirts=world.kubevirts,
+            unreadable=world.unreadable_claims,
+            ground=self.ground,
+            changed=self._changed,
+        )
         return self._cluster
-
-
-def _keyed(claims: Iterable[GPUClaim]) -> dict[ObjectKey, GPUClaim]:
-    found: dict[ObjectKey, GPUClaim] = {}
-    for claim in claims:
-        meta = claim.meta
-        found[meta.namespace, meta.name] = claim  # type: ignore[index]  # equal, and half the time
-    return found
 
 
 def words(found: Sequence[Violation]) -> str:

@@ -10,6 +10,7 @@ from gpu.binder import changes, checking
 from gpu.binder.changes import Change, ClaimStatus, SetId
 from gpu.binder.checking import Checker
 from gpu.binder.phase import Phase, Scene
+from gpu.model.ground import Ground
 from gpu.model.invariants import Violation
 
 
@@ -41,6 +42,8 @@ class Course:
 
     scene: Scene
     legs: list[Leg] = field(default_factory=list)
+    ground: Ground = field(default_factory=Ground)
+    """For the checker; of the pass before, or empty."""
     freed: bool = False
     """Placements of this pass freed units, which other sets of their phase could not have yet."""
     _checker: Checker | None = None
@@ -70,7 +73,7 @@ class Course:
         """
         wanted = tuple(phase.changes(self.scene))
         if self._checker is None:
-            self._checker = Checker(world=self.scene.world)
+            self._checker = Checker(world=self.scene.world, ground=self.ground)
         found = self._checker.judge(wanted)
         self.legs.append(Leg(phase=phase.name, wanted=wanted, violations=found))
         if not found:

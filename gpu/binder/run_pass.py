@@ -37,6 +37,7 @@ from gpu.binder.report import Failed, PassReport, Spent
 from gpu.binder.writer import ChangeWriter
 from gpu.config import Config
 from gpu.model import sightings, usage
+from gpu.model.ground import Ground
 from gpu.model.sightings import Sightings
 from gpu.model.snapshot import Draft, Snapshot
 from gpu.objects import claims
@@ -65,6 +66,8 @@ class Passes:
     saves: Saves = field(default_factory=Saves)
     sightings: Sightings = field(default_factory=Sightings)
     """What this leader saw of pods that use claims, pass by pass."""
+    _ground: Ground = field(default_factory=Ground)
+    """The checker's own."""
     _snapshot: Snapshot | None = None
     """Of the last pass: the next one's is made of it."""
     _expected: World | None = None
@@ -100,7 +103,7 @@ class Passes:
             skip=self.quarantine.held(began),
             sightings=self.sightings,
         )
-        course = Course(scene=scene)
+        course = Course(scene=scene, ground=self._ground)
         run = _Run(
             passes=self,
             course=course,

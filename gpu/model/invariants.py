@@ -57,15 +57,11 @@ class Violation:
 
 @dataclass(frozen=True, kw_only=True)
 class _Plan:
-    """What a plan makes of the claims it touches, and of all."""
+    """What a plan makes of the claims it touches."""
 
     cluster: Cluster
     after: Claims
     """The claims it changes, as it leaves them."""
-
-    @cached_property
-    def end(self) -> dict[ObjectKey, GPUClaim]:
-        return {**self.cluster.claims, **self.after}
 
     @cached_property
     def touched(self) -> list[GPUClaim]:
@@ -95,7 +91,7 @@ class _Plan:
 def judge(cluster: Cluster, planned: Iterable[GPUClaim]) -> tuple[Violation, ...]:
     """Return what a plan breaks; `planned` is each claim it writes as the write leaves it, in order.
 
-    Costs one look at each claim and pod when the plan changes a phase or node, else nothing.
+    Costs a look at the claims and pods of the nodes and namespaces it touches, and at all tenants.
     """
     after: dict[ObjectKey, GPUClaim] = {}
     found: list[Violation] = []
@@ -142,7 +138,7 @@ def _splits(plan: _Plan) -> Iterator[Violation]:
     moved = {claim.key for claim in plan.touched}
     standing: dict[ObjectKey, set[str]] = {name: set() for name in names}
     namespaces = {name.namespace for name in names}
-    for claim in plan.end.values():
+    for claim in cluster.living(namespaces, plan.after):
         if claim.meta.namespace not in namespaces or claim.phase is Phase.PENDING:
             continue
         name = cluster.set_of(claim)
@@ -163,11 +159,11 @@ def _nodes(plan: _Plan) -> Iterator[Violation]:
     Where its VM runs, or holds units already, the node need only be there and serve the class.
     """
     cluster = plan.cluster
-    nodes = {claim.node for claim in plan.come}
-    guests = {(cluster.owner(pod), pod.node) for pod in cluster.gpu_pods if pod.node in nodes}
+    nodes = {claim.node for claim in plan.come if claim.node is not None}
+    guests = {(cluster.owner(pod), pod.node) for pod in cluster.gpu_pods(nodes)}
     held = {
         (cluster.set_of(claim), claim.node)
-        for claim in cluster.claims.values()
+        for claim in cluster.standing(nodes, {})
         if claim.node in nodes and claim.phase is Phase.BOUND
     }
     for claim in plan.come:
@@ -247,8 +243,8 @@ def _booked_twice(plan: _Plan) -> Iterator[Violation]:
         if claim.node is not None and resource is not None:
             comers[claim.node, resource].add(vm_of(claim))
     pods = naive.asked(cluster, comers.keys())
-    before = naive.held(cluster, cluster.claims, comers.keys())
-    after = naive.held(cluster, plan.end, comers.keys())
+    before = naive.held(cluster, {}, comers.keys())
+    after = naive.held(cluster, plan.after, comers.keys())
     for place in sorted(comers):
         asked, held = pods[place], after[place]
         adds = None in comers[place] or any(
@@ -277,7 +273,7 @@ def _budgets(plan: _Plan) -> Iterator[Violation]:
     }
     if not asked:
         return
-    usage = Usage(cluster, plan.end)
+    usage = Usage(cluster, plan.after)
     for tenant, key in sorted(asked):
         used, hard = usage.of(tenant, key), cluster.declared[tenant][key]
         if used > hard:

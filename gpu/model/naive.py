@@ -1,17 +1,20 @@
-"""The cluster as the checker sees it: typed objects, added up as the contract words it, in one look.
+"""The cluster as the checker sees it: typed objects, added up as the contract words it.
 
-Nothing here is quick where it could be plain, and nothing is shared with what plans: ledger, booking,
-coverage, placement, sets and budgets have their own sums, and an error in them must not be here too.
+Nothing is shared with what plans: ledger, booking, coverage, placement, sets and budgets have their
+own sums, and an error in them must not be here too. Sums are made of the nodes and namespaces that a
+plan is about; `ground` says what is there.
 """
 
 import itertools
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from gpu import keys
+from gpu.model import ground
+from gpu.model.ground import Ground
 from gpu.objects.claims import GPUClaim, Phase
 from gpu.objects.classes import GPUClass
 from gpu.objects.kubevirt import VM, VMI, KubeVirt
@@ -47,6 +50,22 @@ class Cluster:
     quotas: tuple[TenantQuota, ...] = ()
     kubevirts: tuple[KubeVirt, ...] = ()
     unreadable: frozenset[ObjectKey] = frozenset()
+    ground: Ground | None = None
+    """`stood`, pods, VMIs and VMs sorted, with `changed` over them; sorted here when not given."""
+    changed: Claims = field(default_factory=dict)
+    """What `claims` has otherwise than `ground`."""
+
+    @cached_property
+    def found(self) -> Ground:
+        """What stood when the pass began, pods and VMs with it."""
+        return self.ground or Ground().follow(
+            claims=tuple(self.stood.values()), pods=self.pods, vmis=self.vmis, vms=self.vms
+        )
+
+    @cached_property
+    def base(self) -> Ground:
+        """Claims as stored by now, but for `changed`."""
+        return self.ground or Ground().follow(claims=tuple(self.claims.values()))
 
     @cached_property
     def by_class(self) -> dict[ClassName, GPUClass]:
@@ -70,30 +89,46 @@ class Cluster:
         return {name for table in tables for name in table} if tables else None
 
     @cached_property
-    def gpu_pods(self) -> list[Pod]:
-        """Pods that have not ended and ask for what counts as a GPU."""
-        names = {item.resource for item in self.classes} | (self.permitted or set())
-        return [pod for pod in self.pods if pod.live and not names.isdisjoint(pod.requests)]
+    def counted(self) -> set[ResourceName]:
+        """What counts as a GPU in a pod's requests."""
+        return {item.resource for item in self.classes} | (self.permitted or set())
 
-    @cached_property
-    def pod_owners(self) -> dict[tuple[str, str], ObjectKey]:
-        """The VM of each pod, by namespace and uid: as its VMI lists it, else as a claim recorded."""
-        found = {
-            (vmi.meta.namespace, uid): vmi.meta.key for vmi in self.vmis for uid in vmi.active_pods
-        }
-        for claim in self.stood.values():
-            for pod in claim.attached_to.pods if claim.attached_to else ():
-                found.setdefault((claim.meta.namespace, pod.uid), vm_of(claim) or claim.key)
-        return found
+    def is_gpu_pod(self, pod: Pod) -> bool:
+        """Say whether a pod asks for what counts as a GPU, and has not ended."""
+        return pod.live and not self.counted.isdisjoint(pod.requests)
 
-    @cached_property
+    def gpu_pods(self, nodes: AbstractSet[NodeName]) -> list[Pod]:
+        """Return such pods on nodes."""
+        return [pod for _, pod in ground.of(self.found.pods_on, nodes) if self.is_gpu_pod(pod)]
+
+    def standing(self, nodes: AbstractSet[NodeName], after: Claims) -> Iterator[GPUClaim]:
+        """Yield claims that may be Bound to nodes, as stored by now and as `after` has them."""
+        over = {**self.changed, **after}
+        for key, claim in ground.of(self.base.on_node, nodes):
+            if key not in over:
+                yield claim
+        yield from over.values()
+
+    def living(self, namespaces: AbstractSet[str], after: Claims) -> Iterator[GPUClaim]:
+        """Yield the claims of namespaces, and perhaps others, as `after` has them."""
+        over = {**self.changed, **after}
+        for key, claim in ground.of(self.base.in_namespace, namespaces):
+            if key not in over:
+                yield claim
+        yield from over.values()
+
+    @property
     def named(self) -> dict[ObjectKey, ObjectKey]:
         """The VM that alone names a claim in its template."""
-        found: dict[ObjectKey, set[ObjectKey]] = defaultdict(set)
-        for vm in self.vms:
-            for name in vm.claims:
-                found[ObjectKey(vm.meta.namespace, name)].add(vm.meta.key)
-        return {claim: next(iter(vms)) for claim, vms in found.items() if len(vms) == 1}
+        if self.found.named is None:
+            several: dict[ObjectKey, set[ObjectKey]] = defaultdict(set)
+            for vm in self.vms:
+                for name in vm.claims:
+                    several[ObjectKey(vm.meta.namespace, name)].add(vm.meta.key)
+            self.found.named = {
+                claim: next(iter(vms)) for claim, vms in several.items() if len(vms) == 1
+            }
+        return self.found.named
 
     @cached_property
     def declared(self) -> dict[TenantName, Mapping[QuotaKey, int]]:
@@ -102,7 +137,10 @@ class Cluster:
 
     def owner(self, pod: Pod) -> ObjectKey | None:
         """Return the VM a pod belongs to; an owner reference proves nothing."""
-        return self.pod_owners.get((pod.meta.namespace, pod.meta.uid))
+        namespace = pod.meta.namespace
+        if namespace not in self.found.owners:
+            self.found.owners[namespace] = _owners(self.found, namespace)
+        return self.found.owners[namespace].get(pod.meta.uid)
 
     def resource(self, claim: GPUClaim) -> ResourceName | None:
         """Return what a claim's units are units of; None when its class is gone."""
@@ -121,11 +159,23 @@ class Cluster:
         return vm_of(claim) or self.named.get(claim.key)
 
 
-def held(cluster: Cluster, claims: Claims, places: AbstractSet[Place]) -> dict[Place, Amounts]:
-    """Return units of Bound claims on each of the places."""
+def _owners(found: Ground, namespace: str) -> dict[str, ObjectKey]:
+    """Return the VM of each pod, by uid: as its VMI lists it, else as a claim recorded."""
+    vmis = found.vmis_in.get(namespace, {})
+    owners = {uid: key for key in sorted(vmis) for uid in vmis[key].active_pods}
+    claims = found.in_namespace.get(namespace, {})
+    for key in sorted(claims):
+        claim = claims[key]
+        for pod in claim.attached_to.pods if claim.attached_to else ():
+            owners.setdefault(pod.uid, vm_of(claim) or key)
+    return owners
+
+
+def held(cluster: Cluster, after: Claims, places: AbstractSet[Place]) -> dict[Place, Amounts]:
+    """Return units of Bound claims on each of the places, once claims are as `after` has them."""
     sums: dict[Place, Amounts] = {place: Counter() for place in places}
     nodes = {node for node, _ in places}
-    for claim in claims.values():
+    for claim in cluster.standing(nodes, after):
         if claim.node in nodes and claim.phase is Phase.BOUND and claim.node is not None:
             resource = cluster.resource(claim)
             if resource is not None and (claim.node, resource) in sums:
@@ -136,7 +186,7 @@ def held(cluster: Cluster, claims: Claims, places: AbstractSet[Place]) -> dict[P
 def asked(cluster: Cluster, places: AbstractSet[Place]) -> dict[Place, Amounts]:
     """Return units that live pods request on each of the places."""
     sums: dict[Place, Amounts] = {place: Counter() for place in places}
-    for pod in cluster.gpu_pods:
+    for pod in cluster.gpu_pods({node for node, _ in places}):
         for resource, units in pod.requests.items():
             if pod.node is not None and (pod.node, resource) in sums:
                 sums[pod.node, resource][cluster.owner(pod)] += units
@@ -157,12 +207,9 @@ def serves(cluster: Cluster, name: NodeName, resource: ResourceName) -> int:
 class Usage:
     """What tenants use, by recursion over the tree of tenants."""
 
-    def __init__(self, cluster: Cluster, claims: Claims) -> None:
+    def __init__(self, cluster: Cluster, after: Claims) -> None:
         self._cluster = cluster
-        self._ordered: dict[TenantName, Counter[ClassName]] = defaultdict(Counter)
-        for namespace, settled in _by_namespace(claims).items():
-            for claim in settled:
-                self._ordered[TenantName(namespace)][claim.class_name] += claim.count
+        self._ordered = _settled(cluster, {**cluster.changed, **after})
         self._raw = _raw(cluster)
         self._declared = cluster.declared
         self._below: dict[TenantName, set[TenantName]] = defaultdict(set)
@@ -187,32 +234,44 @@ class Usage:
         return self._known[tenant, key]
 
 
-def _by_namespace(claims: Claims) -> dict[str, list[GPUClaim]]:
-    """Return claims that count for budgets: Bound, Lost, or being deleted."""
-    found: dict[str, list[GPUClaim]] = defaultdict(list)
-    for claim in claims.values():
-        if claim.phase is not Phase.PENDING or claim.meta.deleting:
-            found[claim.meta.namespace].append(claim)
+def _settled(cluster: Cluster, over: Claims) -> dict[TenantName, Counter[ClassName]]:
+    """Return units of claims that count for budgets, by tenant, once claims are as `over` has them."""
+    base = cluster.base
+    found = {TenantName(namespace): units for namespace, units in base.settled.items()}
+    own: set[TenantName] = set()
+    for key, claim in over.items():
+        for item, sign in ((base.claims.get(key), -1), (claim, +1)):
+            if item is None or not ground.counts(item):
+                continue
+            tenant = TenantName(item.meta.namespace)
+            if tenant not in own:
+                found[tenant] = Counter(found.get(tenant, {}))
+                own.add(tenant)
+            found[tenant][item.class_name] += sign * item.count
     return found
 
 
 def _raw(cluster: Cluster) -> dict[TenantName, Counter[ResourceName]]:
     """Units of pods that no claim of their VM accounts for, as things stood when the pass began."""
-    names = {item.resource for item in cluster.classes} | (cluster.permitted or set())
-    asked: Counter[tuple[str, ObjectKey | None, ResourceName]] = Counter()
-    for pod in cluster.gpu_pods:
+    found = cluster.found
+    for namespace in found.pods_in.keys() - found.raw.keys():
+        found.raw[namespace] = _raw_of(cluster, namespace)
+    return {TenantName(namespace): found.raw[namespace] for namespace in found.pods_in}
+
+
+def _raw_of(cluster: Cluster, namespace: str) -> Counter[ResourceName]:
+    asked: Counter[tuple[ObjectKey | None, ResourceName]] = Counter()
+    for pod in filter(cluster.is_gpu_pod, cluster.found.pods_in[namespace].values()):
         for resource, units in pod.requests.items():
-            if resource in names:
-                asked[pod.meta.namespace, cluster.owner(pod), resource] += units
-    for claim in cluster.stood.values() if asked else ():
+            if resource in cluster.counted:
+                asked[cluster.owner(pod), resource] += units
+    for claim in cluster.found.in_namespace.get(namespace, {}).values() if asked else ():
         mine = cluster.resource(claim) if claim.attached_to is not None else None
-        if mine is not None:
-            covered = (claim.meta.namespace, vm_of(claim), mine)
-            if covered in asked:
-                asked[covered] -= claim.count
-    raw: dict[TenantName, Counter[ResourceName]] = defaultdict(Counter)
-    for (namespace, _, resource), amount in asked.items():
-        raw[TenantName(namespace)][resource] += max(0, amount)
+        if mine is not None and (vm_of(claim), mine) in asked:
+            asked[vm_of(claim), mine] -= claim.count
+    raw: Counter[ResourceName] = Counter()
+    for (_, resource), amount in asked.items():
+        raw[resource] += max(0, amount)
     return raw
 
 

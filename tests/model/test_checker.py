@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpu.model import invariants, naive
+from gpu.model import ground, invariants, naive
 from gpu.model.invariants import Rule
 from gpu.objects.meta import ObjectKey
 from tests.builders import (
@@ -307,7 +307,7 @@ def test_a_violation_names_object_and_numbers():
     assert str(found) == f"BookedTwice: node n1: 9 units of {H100} in use, it has 8"
 
 
-@pytest.mark.parametrize("module", [invariants, naive])
+@pytest.mark.parametrize("module", [invariants, naive, ground])
 def test_the_checker_shares_nothing_with_what_plans(module):
     """An import of ledger, booking, coverage, placement, sets or budgets would share its errors."""
     tree = ast.parse(Path(module.__file__).read_text(encoding="utf-8"))
@@ -317,5 +317,5 @@ def test_the_checker_shares_nothing_with_what_plans(module):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("gpu")
         for alias in node.names
     }
-    allowed = ("gpu.objects.", "gpu.units.", "gpu.keys", "gpu.model.naive")
+    allowed = ("gpu.objects.", "gpu.units.", "gpu.keys", "gpu.model.naive", "gpu.model.ground")
     assert [name for name in sorted(imported) if not name.startswith(allowed)] == []
