@@ -154,9 +154,8 @@ def _observed(old: sightings.Sightings, world: World, now: datetime) -> sighting
     known.follow(world.workloads, usage.owner_of, usage.is_ours)
     records = usage.remember(
         old.records,
-        claims=world.claims,
+        alive=known.living(world.claims, frozenset()),
         owners=map(_OWNER, known.there.values()),
-        ending=frozenset(),
         now=now,
     )
     found = sightings.observe(old, world.snapshot.attached, world.snapshot.pods, now)
@@ -188,14 +187,14 @@ def _sorted(items: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(sorted(items, key=lambda item: item.meta.key))
 
 
-def _resource(name: str) -> str:
+def resource_of(name: str) -> str:
     return f"nvidia.com/{name.upper()}"
 
 
 def _class(name: str) -> classes.GPUClass:
     spec = {
         "mode": "passthrough",
-        "source": {"devicePlugin": {"resourceName": _resource(name)}},
+        "source": {"devicePlugin": {"resourceName": resource_of(name)}},
         "displayName": name,
     }
     meta = {"name": name, "uid": name, "finalizers": [keys.CLASS_FINALIZER]}
@@ -208,7 +207,7 @@ def _node_name(index: int) -> NodeName:
 
 def _node(index: int, offers: tuple[str, ...]) -> nodes.Node:
     name = _node_name(index)
-    units = {_resource(offers[index % len(offers)]): str(NODE_UNITS), "cpu": "64"}
+    units = {resource_of(offers[index % len(offers)]): str(NODE_UNITS), "cpu": "64"}
     ready = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
     return nodes.decode(
         {

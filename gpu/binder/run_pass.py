@@ -287,9 +287,11 @@ def _observe(old: Sightings, world: World, now: datetime) -> Sightings:
     known.follow(world.workloads, usage.owner_of, usage.is_ours)
     records = usage.remember(
         old.records,
-        claims=world.claims,
+        alive=known.living(
+            world.claims,
+            frozenset(item.meta.name for item in world.namespaces if item.meta.deleting),
+        ),
         owners=map(_OWNER, known.there.values()),
-        ending=frozenset(item.meta.name for item in world.namespaces if item.meta.deleting),
         now=now,
     )
     return replace(pods, records=records)

@@ -253,15 +253,20 @@ def _claims(
 ) -> dict[ObjectKey, GPUClaim]:
     """Return the claims after moves, in key order."""
     found = dict(claims)
-    is_grown = False
+    fresh = []
     for old, new in moves:
         if new is not None:
-            is_grown |= old is None
+            if new.key not in found:
+                fresh.append(new.key)
             found[new.key] = new
         elif old is not None:
             del found[old.key]
-    # All keys but those at the end are in order already, so this is one walk over them.
-    return {key: found[key] for key in sorted(found)} if is_grown else found
+    if not fresh:
+        return found
+    # Those that came are at the end, all others are in order.
+    known = list(found)[: len(found) - len(fresh)]
+    keys_in_order = ordered.resort(tuple(known), (), fresh, lambda key: key)
+    return {key: found[key] for key in keys_in_order}
 
 
 def _marked(found: Claims, moves: tuple[Move, ...], is_one: Callable[[GPUClaim], bool]) -> Claims:

@@ -5,6 +5,7 @@ It belongs to the one who runs passes, in one thread at a time.
 """
 
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -25,6 +26,15 @@ class Records:
     agreed: dict[str, ObjectKey] = field(default_factory=dict)
     """Claims, by uid, and their record's key, where the record is as the claim should have it: both
     as they are now."""
+    _held: dict[str, GPUClaim] = field(default_factory=dict)
+    """Claims that shall have a record, by uid."""
+    _doubted: set[str] = field(default_factory=set)
+    """Of them, by uid, at least those not in `agreed`."""
+    _strange: set[ObjectKey] = field(default_factory=set)
+    """Keys of at least the records that are not agreed ones."""
+    _living: set[str] = field(default_factory=set)
+    _claims: tuple[GPUClaim, ...] = ()
+    _ending: AbstractSet[str] = frozenset()
     _holders: tuple[GPUClaim, ...] = ()
     _workloads: tuple[Workload, ...] = ()
     _anchored: bool = False
@@ -42,38 +52,71 @@ class Records:
         fresh = {item.meta.key: (item, owner_of(item)) for item in come if is_ours(item)}
         is_grown = not fresh.keys() <= self.there.keys()
         for item in gone:
-            self.agreed.pop(self.there.get(item.meta.key, _NOBODY)[1], None)
+            self._doubt(self.there.get(item.meta.key, _NOBODY)[1])
             if item.meta.key not in fresh:
                 self.there.pop(item.meta.key, None)
         for _, owner in fresh.values():
-            self.agreed.pop(owner, None)
+            self._doubt(owner)
         self.there.update(fresh)
+        self._strange.update(fresh)
         if is_grown:
             self.there = {key: self.there[key] for key in sorted(self.there)}
         self._workloads = workloads
 
+    def living(self, claims: tuple[GPUClaim, ...], ending: AbstractSet[str]) -> AbstractSet[str]:
+        """Return the uids of claims that are not being deleted, nor their namespaces (`ending`)."""
+        if ending != self._ending:
+            self._claims, self._ending = (), ending
+            self._living.clear()
+        gone, come = ordered.changes(self._claims, claims)
+        self._living.difference_update([claim.meta.uid for claim in gone])
+        self._living.update(
+            claim.meta.uid
+            for claim in come
+            if not claim.meta.deleting and claim.meta.namespace not in ending
+        )
+        self._claims = claims
+        return self._living
+
     def hold(self, holders: tuple[GPUClaim, ...], *, anchored: bool) -> None:
         """Take in the claims that shall have a record, and under which rule; `follow` comes first."""
         if anchored is not self._anchored:
-            self.agreed.clear()
+            for uid in tuple(self.agreed):
+                self._doubt(uid)
             self._anchored = anchored
         gone, come = ordered.changes(self._holders, holders)
-        for claim in (*gone, *come):
-            self.agreed.pop(claim.meta.uid, None)
+        for claim in gone:
+            self._doubt(claim.meta.uid)
+            self._held.pop(claim.meta.uid, None)
+        for claim in come:
+            self._doubt(claim.meta.uid)
+            self._held[claim.meta.uid] = claim
         self._holders = holders
+
+    def _doubt(self, uid: str) -> None:
+        """Have a claim's record compared again."""
+        key = self.agreed.pop(uid, None)
+        self._doubted.add(uid)
+        if key is not None:
+            self._strange.add(key)
 
     def unsure(self) -> list[GPUClaim]:
         """Return the claims that are not known to have their record as it should be."""
-        if len(self.agreed) == len(self._holders):
-            return []
-        return [claim for claim in self._holders if claim.meta.uid not in self.agreed]
+        held, agreed = self._held, self.agreed
+        self._doubted = {uid for uid in self._doubted if uid in held and uid not in agreed}
+        found = [held[uid] for uid in self._doubted]
+        return sorted(found, key=lambda claim: claim.meta.key)
 
     def others(self) -> list[tuple[ObjectKey, Workload, str]]:
         """Return key, record and owner of the records that are not agreed ones."""
-        if len(self.agreed) == len(self.there):
-            return []
-        return [
-            (key, item, owner)
-            for key, (item, owner) in self.there.items()
-            if self.agreed.get(owner) != key
-        ]
+        found = []
+        for key in sorted(self._strange):
+            item, owner = self.there.get(key, (None, ""))
+            if item is None:
+                self._strange.discard(key)
+                continue
+            if self.agreed.get(owner) == key:
+                self._strange.discard(key)
+            else:
+                found.append((key, item, owner))
+        return found

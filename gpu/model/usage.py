@@ -6,8 +6,6 @@ WorkloadMonitor of ours that selects no pod (decision 0011).
 """
 
 import hashlib
-import itertools
-import operator
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
@@ -30,9 +28,6 @@ SELECTOR: Final = ((keys.USAGE_MONITOR_SELECTOR_LABEL, "true"),)
 STUBBORN: Final = 3
 """Deletions of one record after which whoever deletes it is said to go on doing so."""
 
-_META: Final = operator.attrgetter("meta")
-_DELETING: Final = operator.attrgetter("deleting")
-_UID: Final = operator.attrgetter("uid")
 _NAME_MOST: Final = 253
 _HASH: Final = 16
 _RESERVED_LABELS: Final = "workloads.cozystack.io/"
@@ -215,26 +210,20 @@ def next_look(memory: Memory, now: datetime) -> datetime | None:
 def remember(
     old: Memory,
     *,
-    claims: Iterable[GPUClaim],
+    alive: AbstractSet[str],
     owners: Iterable[str],
-    ending: AbstractSet[str],
     now: datetime,
 ) -> Memory:
     """Return what is known after one more look.
 
-    `owners` are uids of the claims whose records are there; `ending` are namespaces that are being
-    deleted.
+    `owners` are uids of the claims whose records are there; `alive` those of claims that are not
+    being deleted, nor their namespaces.
 
     A record that was stored, and whose claim lives on for a second without it, was deleted by
     somebody else: we never delete one of a living claim.
     """
-    metas = tuple(map(_META, claims))
-    kept = map(operator.not_, map(_DELETING, metas))
-    alive = set(map(_UID, itertools.compress(metas, kept)))
-    if ending:
-        alive -= {item.uid for item in metas if item.namespace in ending}
-    there = alive.intersection(owners)
-    missing = ((old.stored | old.missed.keys()) & alive) - there
+    there = frozenset(owners).intersection(alive)
+    missing = ((old.stored - there) | (old.missed.keys() - there)) & alive
     missed = {uid: old.missed.get(uid, now) for uid in sorted(missing)}
     gone = {uid for uid, since in missed.items() if now - since >= _SETTLES}
     deletions = {
@@ -246,7 +235,7 @@ def remember(
         before = deletions[uid].times if uid in deletions else 0
         deletions[uid] = Deletion(times=before + 1, at=now)
     return Memory(
-        stored=frozenset(there),
+        stored=old.stored if there == old.stored else there,
         missed={uid: since for uid, since in missed.items() if uid not in gone},
         deletions=deletions,
         seen=old.seen + len(gone),

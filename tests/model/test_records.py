@@ -89,3 +89,14 @@ def test_records_are_told_in_key_order_however_they_came():
     look(known, (), (OF_ONE, OF_TWO))
     assert [key for key, _, _ in known.others()] == [OF_ONE.meta.key, OF_TWO.meta.key]
     assert known.there[ObjectKey(*OF_ONE.meta.key)] == (OF_ONE, ONE.meta.uid)
+
+
+def test_the_living_are_told_anew_of_claims_and_namespaces_that_changed():
+    known, nowhere = Records(), frozenset[str]()
+    going = a_claim("two", on="n1", deleting=True)
+    assert known.living((ONE, TWO), nowhere) == {ONE.meta.uid, TWO.meta.uid}
+    assert known.living((ONE, going), nowhere) == {ONE.meta.uid}
+    assert known.living((ONE, TWO), nowhere) == {ONE.meta.uid, TWO.meta.uid}
+    assert known.living((TWO,), nowhere) == {TWO.meta.uid}
+    assert known.living((ONE, TWO), frozenset({ONE.meta.namespace})) == set()
+    assert known.living((ONE, TWO), nowhere) == {ONE.meta.uid, TWO.meta.uid}

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from gpu import keys
 from gpu.config import UsageRecordMonitor
 from gpu.model import usage
+from gpu.model.records import Records
 from gpu.model.usage import Deletion, Memory, Record
 from gpu.objects import workloads
 from gpu.objects.claims import GPUClaim
@@ -182,9 +183,8 @@ def look(
 ) -> Memory:
     return usage.remember(
         old,
-        claims=[claim] if claim else [],
+        alive=Records().living((claim,) if claim else (), ending),
         owners=[usage.owner_of(a_workload())] if there else [],
-        ending=ending,
         now=START + timedelta(seconds=at),
     )
 
