@@ -158,7 +158,7 @@ def _observed(old: sightings.Sightings, world: World, now: datetime) -> sighting
         owners=map(_OWNER, known.there.values()),
         now=now,
     )
-    found = sightings.observe(old, world.snapshot.attached, world.snapshot.pods, now)
+    found = sightings.look(old, world.snapshot, now)
     return replace(found, records=records)
 
 

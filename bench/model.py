@@ -7,7 +7,7 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import Final
 
-from bench import house, scrape
+from bench import attached, house, scrape
 from bench.figures import Collected, Goal, Sense, Take
 from gpu.binder.changes import Place
 from gpu.model import orders
@@ -34,6 +34,7 @@ _PASS: Final = (
 _ONE: Final = (
     "one order came since the last pass, which binds it: the checker sums up anew what is held"
 )
+_USED: Final = "10,000 claims, 1,000 nodes; each claim is used by a running VMI with one pod"
 _IDLE: Final = "nothing changed since the last pass"
 _BINDS: Final = (
     "seconds of phase orders alone, deciding and judging, of as many single units at once"
@@ -49,6 +50,8 @@ def measure(rounds: int, say: Callable[[str], None], got: Collected) -> None:
     for held, nodes in SIZES:
         say(f"model: {held:,} claims, {nodes:,} nodes")
         _passes(held, nodes, rounds, got)
+    say("model: 10,000 claims in use by running VMs")
+    _in_use(rounds, got)
     say("model: binding rate, verdicts")
     for _ in range(rounds):
         _binding(got)
@@ -89,6 +92,21 @@ def _passes(held: int, nodes: int, rounds: int, got: Collected) -> None:
         made.work()
     _verdicts(made, among, got, _VERDICT if judged else None)
     got.add(f"model: memory of the process, {among}", "MiB", [scrape.memory_mib(os.getpid())])
+    gc.unfreeze()
+
+
+def _in_use(rounds: int, got: Collected) -> None:
+    made = attached.full(*_JUDGED)
+    _settle()
+    made.work()
+    for _ in range(5 * rounds):
+        idle = made.work()
+        got.add("model: pass, nothing changed, all in use", "ms", [1000 * idle.total], note=_USED)
+        made.order()
+        one = made.work()
+        _placed(one, 1)
+        got.add("model: pass after one order, all in use", "ms", [1000 * one.total], note=_USED)
+        made.work()
     gc.unfreeze()
 
 

@@ -280,7 +280,7 @@ class _Run:
 
 def _observe(old: Sightings, world: World, now: datetime) -> Sightings:
     """Take one more look at pods and usage records. Runs in the thread."""
-    pods = sightings.observe(old, world.snapshot.attached, world.snapshot.pods, now)
+    pods = sightings.look(old, world.snapshot, now)
     if "workloads" in world.unserved:
         return replace(pods, records=replace(old.records, stored=frozenset(), missed={}))
     known = world.snapshot.memo.records

@@ -60,6 +60,8 @@ def advance(old: Snapshot, given: Objects, settings: Settings) -> Snapshot:
     )
     _carry_eligible(old, made, step)
     made.memo.records = old.memo.records
+    made.memo.restless = old.memo.restless
+    made.memo.unseen = old.memo.unseen
     return made
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from gpu.model.snapshot import Snapshot
 from gpu.model.usage import Memory
 from gpu.objects.claims import GPUClaim
 from gpu.objects.pods import Pod
@@ -50,3 +51,22 @@ def observe(
             elif seen.node is None and seen.gates:
                 unplaced.add(pod.uid)
     return Sightings(absent=absent, unplaced=frozenset(unplaced), records=old.records)
+
+
+def is_told_of(claim: GPUClaim, pods: Mapping[tuple[str, str], Pod]) -> bool:
+    """Say whether `observe` has anything to say of a claim's pods; of most it has not."""
+    attachment, namespace = claim.attached_to, claim.meta.namespace
+    for pod in attachment.pods if attachment else ():
+        seen = None if pod.ended else pods.get((namespace, pod.uid))
+        if not pod.ended and (seen is None or (seen.node is None and bool(seen.gates))):
+            return True
+    return False
+
+
+def look(old: Sightings, snapshot: Snapshot, now: datetime) -> Sightings:
+    """Return what `observe` does of all attached claims, looking only where something changed."""
+    pods, given = snapshot.pods, snapshot.given
+    told = snapshot.memo.unseen.follow(
+        snapshot.attached, given.vmis, given.pods, lambda claim: is_told_of(claim, pods)
+    )
+    return observe(old, [snapshot.claims[key] for key in sorted(told)], pods, now)

@@ -14,6 +14,7 @@ from gpu.model.indexes import Index, Indexed
 from gpu.model.ledger import Ledger
 from gpu.model.pod_units import Known, PodId, PodUnits
 from gpu.model.records import Records
+from gpu.model.restless import Restless
 from gpu.model.sets import ClaimSet
 from gpu.model.tenancy import Tree
 from gpu.objects.claims import GPUClaim, Phase
@@ -40,6 +41,10 @@ class Memo:
     queued: "Draft | None" = None
     records: Records = field(default_factory=Records)
     """For phase `usage`; handed on from pass to pass."""
+    restless: Restless = field(default_factory=Restless)
+    """For phase `attachments`; handed on too."""
+    unseen: Restless = field(default_factory=Restless)
+    """For `sightings`; handed on too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

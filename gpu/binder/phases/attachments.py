@@ -33,11 +33,12 @@ from gpu.units import NodeName
 def changes_of(scene: Scene) -> Iterator[Change]:
     """Yield what is to be noted, ended, followed to another node, and which template claims go."""
     snapshot = scene.draft.snapshot
-    restless = {
-        claim.key
-        for claim in scene.draft.attached
-        if not claim.meta.deleting and not attaching.is_settled(snapshot, claim)
-    }
+    restless = snapshot.memo.restless.follow(
+        scene.draft.attached,
+        snapshot.given.vmis,
+        snapshot.given.pods,
+        lambda claim: not claim.meta.deleting and not attaching.is_settled(snapshot, claim),
+    )
     if restless:
         yield from _of_sets(scene, restless)
     yield from _strays(scene)
