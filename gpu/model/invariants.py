@@ -78,6 +78,18 @@ class _Plan:
         return [claim for claim in self.touched if claim.phase is Phase.BOUND]
 
     @cached_property
+    def left(self) -> list[GPUClaim]:
+        """Claims that hold units on another node than before, or none: as they were before."""
+        before = (self.cluster.claims.get(claim.key) for claim in self.touched)
+        return [
+            old
+            for old in before
+            if old is not None
+            and old.phase is Phase.BOUND
+            and (self.after[old.key].phase, self.after[old.key].node) != (old.phase, old.node)
+        ]
+
+    @cached_property
     def new(self) -> list[GPUClaim]:
         """Orders that become holds."""
         before = self.cluster.claims
@@ -234,7 +246,8 @@ def _booked_twice(plan: _Plan) -> Iterator[Violation]:
     """Where a plan adds units, all that is in use then fits what the node has.
 
     A VM's claims and pods on a node are in use as the larger of both sums: claims that come back
-    under their own running pod add nothing.
+    under their own running pod add nothing. Sets are written each for itself, and any of them may
+    fail: what another set leaves counts as long as the plan is not written.
     """
     cluster = plan.cluster
     comers: dict[Place, set[ObjectKey | None]] = defaultdict(set)
@@ -245,6 +258,10 @@ def _booked_twice(plan: _Plan) -> Iterator[Violation]:
     pods = naive.asked(cluster, comers.keys())
     before = naive.held(cluster, {}, comers.keys())
     after = naive.held(cluster, plan.after, comers.keys())
+    for claim in plan.left:
+        resource = cluster.resource(claim)
+        if claim.node is not None and resource is not None and (claim.node, resource) in after:
+            after[claim.node, resource][vm_of(claim)] += claim.count
     for place in sorted(comers):
         asked, held = pods[place], after[place]
         adds = None in comers[place] or any(
