@@ -31,9 +31,7 @@ _PASS: Final = (
     "all phases and the checker, in one process, without the overlay of own writes and without "
     "writing; four classes, 100 tenants with budgets, every claim has its record"
 )
-_ONE: Final = (
-    "one order came since the last pass, which binds it: the checker sums up anew what is held"
-)
+_ONE: Final = "one order came since the last pass, which binds it, judged by the checker"
 _USED: Final = "10,000 claims, 1,000 nodes; each claim is used by a running VMI with one pod"
 _IDLE: Final = "nothing changed since the last pass"
 _BINDS: Final = (
