@@ -11,6 +11,8 @@ from bench import bare, catalogue, model, orders, passes, reads, scrape, waiting
 from bench.figures import Collected, Goal, Run, Sense, Take
 from bench.orders import Burst
 from bench.stage import Stage, stage
+from devcluster import components
+from gpu.objects import kinds
 
 Say = Callable[[str], None]
 
@@ -69,13 +71,40 @@ class Bench:
                 self.stage.api, catalogue.PODS_NAMESPACE, self.scale.orders
             )
             self.got.add("kube-scheduler, one-GPU pods at once", "pods/s", [rate], note=_SCHEDULER)
+        await self._scheduler_by_default()
+
+    async def _scheduler_by_default(self) -> None:
+        """The same with the client limits kube-scheduler has when nobody sets them."""
+        cp = self.stage.cp
+        await cp.stop_process(components.SCHEDULER)
+        await cp.start_process(components.SCHEDULER, without=("kube-api-qps", "kube-api-burst"))
+        for number in range(1, self.scale.rounds + 1):
+            self.say(f"round {number} of {self.scale.rounds}: kube-scheduler, default limits")
+            before = await self.stage.pod_writes()
+            rate = await bare.scheduled_pods(
+                self.stage.api, catalogue.PODS_NAMESPACE, self.scale.orders
+            )
+            after = await self.stage.pod_writes()
+            self.got.add(
+                "kube-scheduler with its default limits", "pods/s", [rate], note=_BY_DEFAULT
+            )
+            for name, count in after.items():
+                each = (count - before[name]) / self.scale.orders
+                self.got.add(f"{name} a pod", "", [each], note=_POD_WRITES)
+        await cp.stop_process(components.SCHEDULER)
+        await cp.start_process(components.SCHEDULER)
 
     async def passes(self) -> None:
         """Loop lag and latencies while passes go over a full house."""
+        among = f"{self.scale.held:,} claims held"
         self.say(f"making {self.scale.held} Bound claims, the product stopped")
         await self.stage.product.stop()
+        await self.stage.api.delete(kinds.CRDS, kinds.WORKLOADS.resource)
+        self.remarks.append(
+            f"{among}: without the host's Workload kind, or the product would write as many usage "
+            "records first"
+        )
         await passes.fill(self.stage, self.scale.held)
-        among = f"{self.scale.held:,} claims held"
         begun = asyncio.get_running_loop().time()
         await self.stage.product.start()
         await orders.one_by_one(self.stage, 1)
@@ -193,7 +222,7 @@ async def run(scale: Scale, say: Say, parts: Sequence[str]) -> Run:
         return Run(_machine(), bench.got.figures(), tuple(bench.remarks))
 
 
-PARTS: Final = ("model", "orders", "scheduler", "passes", "waiting")
+PARTS: Final = ("model", "orders", "scheduler", "waiting", "passes")
 
 _BARE: Final = (
     f"status merge-patches with resourceVersion on as many distinct objects, {bare.WIDTH} in flight, "
@@ -204,6 +233,8 @@ _CLAIM: Final = (
     f"{bare.WIDTH} objects in flight: what finalizer, placement and usage record cost bare"
 )
 _SCHEDULER: Final = "client limit raised to 1000 qps; created at once, the product idle"
+_BY_DEFAULT: Final = "50 requests a second, 100 at once; created at once, the product idle"
+_POD_WRITES: Final = "counted by kube-apiserver; kube-scheduler sends Events in the background"
 _MEAN: Final = "deciding and writing, mean over the passes, from the product's own /metrics"
 _COUNTED: Final = "counted by kube-apiserver from order to gone: one metadata patch adds the finalizer, one takes it off"
 _LAG: Final = "upper bound of the histogram bucket, from the product's own /metrics"

@@ -65,6 +65,19 @@ class Stage:
             for name in ("", "status")
         }
 
+    async def pod_writes(self) -> dict[str, float]:
+        """Return how many bindings of pods and how many Events kube-apiserver has stored."""
+        answer = await self.api.raw("GET", "/metrics", deadline=30)
+        counters = scrape.parse(answer.body.decode(), "apiserver_request_total")
+        wanted = {
+            "bindings": {"resource": "pods", "subresource": "binding"},
+            "Events": {"resource": "events", "subresource": ""},
+        }
+        return {
+            name: counters.total("apiserver_request_total", verb="POST", code="201", **labels)
+            for name, labels in wanted.items()
+        }
+
 
 @contextlib.asynccontextmanager
 async def stage() -> AsyncIterator[Stage]:

@@ -2,6 +2,7 @@
 
 import ssl
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from devcluster import (
@@ -129,9 +130,12 @@ class ControlPlane:
         await processes.ready(record, probe)
         return record
 
-    async def start_process(self, name: str) -> None:
-        """Start one of the four components and wait until it is ready."""
-        await self.run(self.site.command(name), self._probe(name))
+    async def start_process(self, name: str, *, without: Sequence[str] = ()) -> None:
+        """Start one of the four components and wait until it is ready; `without` leaves flags out."""
+        command = self.site.command(name)
+        unwanted = tuple(f"--{flag}=" for flag in without)
+        argv = tuple(word for word in command.argv if not word.startswith(unwanted))
+        await self.run(replace(command, argv=argv), self._probe(name))
 
     async def stop_process(self, name: str) -> None:
         """Stop the process `name` of this plane; nothing happens when it does not run."""
