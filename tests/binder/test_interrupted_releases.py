@@ -8,6 +8,8 @@ from gpu.config import Config
 from tests.binder import interrupting, raws
 from tests.binder.interrupting import SETTLES, Case, held, used, vmi
 
+pytestmark = pytest.mark.long
+
 OFF = replace(Config(), enabled=False)
 NOW = "2026-01-02T03:04:05Z"
 """When the first leader begins; agents look again each time that time passes."""

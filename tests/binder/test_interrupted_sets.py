@@ -8,6 +8,8 @@ from gpu.config import Config, Guard, RunningGuests
 from tests.binder import interrupting, raws
 from tests.binder.interrupting import SETTLES, Case, held, lost, used, vmi
 
+pytestmark = pytest.mark.long
+
 CLASSES = [
     raws.a_class(meta={"finalizers": []}),
     raws.a_class("l4", resource="nvidia.com/L4", meta={"finalizers": []}),
