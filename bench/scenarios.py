@@ -21,8 +21,8 @@ LIST_GOAL: Final = Goal(take=Take.P99, sense=Sense.AT_MOST, value=100)
 SHARE_GOAL: Final = Goal(take=Take.MIDDLE, sense=Sense.AT_LEAST, value=60)
 LAG_GOAL: Final = Goal(take=Take.MIDDLE, sense=Sense.AT_MOST, value=20)
 REUSE_GOAL: Final = Goal(take=Take.P99, sense=Sense.AT_MOST, value=1000)
-WRITES_A_CLAIM: Final = 2
-"""Finalizer and placement (docs/binding.md)."""
+WRITES_A_CLAIM: Final = 3
+"""Finalizer, placement and usage record (docs/binding.md)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
