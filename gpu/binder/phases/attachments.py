@@ -23,6 +23,7 @@ from gpu.binder.phase import Scene
 from gpu.model import attaching, evidence
 from gpu.model.evidence import Witness
 from gpu.model.sets import ClaimSet
+from gpu.model.signs import Proof
 from gpu.objects.claims import Attachment, GPUClaim, Phase
 from gpu.objects.kinds import GPU_CLAIMS
 from gpu.objects.kubevirt import VMI
@@ -153,23 +154,9 @@ def _migrated(scene: Scene, use: _Use, target: NodeName, set_id: SetId) -> Itera
 def _over(scene: Scene, looking: Witness, use: _Use, set_id: SetId) -> Iterator[Change]:
     """End what a VMI used that is over, once each of its pods is known to have ended."""
     proof = evidence.judge(looking, use.all)
-    vmi_over = VMIEnded(key=use.key, uid=use.uid)
-    for claim, found in use.ours:
-        if claim.is_template:
-            yield DeleteClaim(claim=claim, set_id=set_id, confirm=(vmi_over,))
-        elif proof is not None:
-            yield scene.plan(
-                Detach(
-                    claim=claim,
-                    why=Detached.ENDED,
-                    at=scene.now,
-                    set_id=set_id,
-                    confirm=(vmi_over, *confirms.of(proof)),
-                    evidence=proof.words,
-                )
-            )
-        else:
-            yield from _note(scene, use.vmi, (claim, found), set_id)
+    over = VMIEnded(key=use.key, uid=use.uid)
+    for one in use.ours:
+        yield from _end(scene, one, over, proof, set_id) or _note(scene, use.vmi, one, set_id)
 
 
 def _awaited(
@@ -182,21 +169,32 @@ def _awaited(
     key = ObjectKey(claim.meta.namespace, found.vmi)
     never = VMINeverCame(key=key, claim=claim.meta.name, admission=found.admission)
     proof = evidence.judge(looking, [claim])
+    yield from _end(scene, one, never, proof, set_id) or _note(scene, None, one, set_id)
+
+
+def _end(
+    scene: Scene,
+    one: tuple[GPUClaim, Attachment],
+    over: VMIEnded | VMINeverCame,
+    proof: Proof | None,
+    set_id: SetId,
+) -> list[Change]:
+    """Return what ends an attachment that is over; nothing while a pod of it may run."""
+    claim, _ = one
     if claim.is_template:
-        yield DeleteClaim(claim=claim, set_id=set_id, confirm=(never,))
-    elif proof is not None:
-        yield scene.plan(
-            Detach(
-                claim=claim,
-                why=Detached.EXPIRED,
-                at=scene.now,
-                set_id=set_id,
-                confirm=(never, *confirms.of(proof)),
-                evidence=proof.words,
-            )
-        )
-    else:
-        yield from _note(scene, None, one, set_id)
+        return [DeleteClaim(claim=claim, set_id=set_id, confirm=(over,))]
+    if proof is None:
+        return []
+    why = Detached.ENDED if isinstance(over, VMIEnded) else Detached.EXPIRED
+    detach = Detach(
+        claim=claim,
+        why=why,
+        at=scene.now,
+        set_id=set_id,
+        confirm=(over, *confirms.of(proof)),
+        evidence=proof.words,
+    )
+    return [scene.plan(detach)]
 
 
 def _note(
