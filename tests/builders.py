@@ -226,7 +226,9 @@ def raw_pod(
     phase: str = "Running",
     uid: str = "",
     gates: Iterable[str] = (),
+    pinned: str = "",
 ) -> Raw:
+    """`pinned` is the node its affinity names, as the leader's pin does; `on` where it is bound."""
     amount = {resource: str(units)}
     spec: Raw = {
         "containers": [{"name": "compute", "resources": {"requests": amount, "limits": amount}}]
@@ -235,6 +237,11 @@ def raw_pod(
         spec["nodeName"] = on
     if found := [{"name": gate} for gate in gates]:
         spec["schedulingGates"] = found
+    if pinned:
+        field = {"key": "metadata.name", "operator": "In", "values": [pinned]}
+        terms = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+        required = "requiredDuringSchedulingIgnoredDuringExecution"
+        spec["affinity"] = {"nodeAffinity": {required: terms}}
     meta = _meta("pod", name, tenant)
     return {
         "apiVersion": "v1",

@@ -18,6 +18,7 @@ from gpu.objects.claims import AttachedPod, Attachment, GPUClaim
 from gpu.objects.kubevirt import VMI
 from gpu.objects.meta import ObjectKey
 from gpu.objects.nodes import GPUNode, Node
+from gpu.objects.pods import Pod
 from gpu.units import ClaimName, NodeName, ResourceName
 
 APART: Final = timedelta(seconds=10)
@@ -189,7 +190,7 @@ def _signs(looking: Witness, used: _Used, claims: Iterable[GPUClaim]) -> Iterato
         yield Found(pod=pod.uid, sign=Sign.ENDED, node=pod.node or None)
         return
     if seen is not None:
-        yield _alive(looking, used, seen.node or pod.node or None)
+        yield _alive(looking, used, seen)
         return
     resources = _resources(looking.snapshot, claims)
     if pod.node:
@@ -204,10 +205,15 @@ def _signs(looking: Witness, used: _Used, claims: Iterable[GPUClaim]) -> Iterato
         yield Found(pod=pod.uid, sign=Sign.NEVER_PLACED)
 
 
-def _alive(looking: Witness, used: _Used, name: NodeName | None) -> Found | Missing:
+def _alive(looking: Witness, used: _Used, seen: Pod) -> Found | Missing:
+    """Judge a pod whose object lives. One that is pinned and not bound may start yet.
+
+    Its node may come back: that it is off says something of pods that were bound to it only.
+    """
+    name = seen.node or used.pod.node or None
     node = looking.snapshot.nodes.get(name) if name else None
-    if name and _is_off(node):
-        return Found(pod=used.pod.uid, sign=Sign.NODE_OFF, node=name)
+    if seen.node and _is_off(node):
+        return Found(pod=used.pod.uid, sign=Sign.NODE_OFF, node=seen.node)
     lack = Lack.NODE_UNKNOWN if node and not node.ready else Lack.POD_NOT_ENDED
     return Missing(lack=lack, vm=used.vm, pod=used.pod.uid, node=name)
 

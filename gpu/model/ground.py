@@ -35,7 +35,7 @@ class Ground:
     settled: dict[str, Counter[ClassName]] = field(default_factory=dict)
     """Units of claims that count for budgets, by namespace and class."""
     pods_on: dict[NodeName, dict[int, Pod]] = field(default_factory=dict)
-    """Pods that have not ended, by node and identity."""
+    """Pods that have not ended, by the node they are on or pinned to, and identity."""
     pods_in: dict[str, dict[int, Pod]] = field(default_factory=dict)
     """The same by namespace, with those that have no node."""
     vmis_in: dict[str, dict[ObjectKey, VMI]] = field(default_factory=dict)
@@ -113,13 +113,13 @@ class Ground:
         for pod in gone:
             if pod.live:
                 _take(self.pods_in, pod.meta.namespace, id(pod))
-                if pod.node is not None:
-                    _take(self.pods_on, pod.node, id(pod))
+                if (node := pod.node or pod.pinned) is not None:
+                    _take(self.pods_on, node, id(pod))
         for pod in come:
             if pod.live:
                 _lay(self.pods_in, pod.meta.namespace, id(pod), pod)
-                if pod.node is not None:
-                    _lay(self.pods_on, pod.node, id(pod), pod)
+                if (node := pod.node or pod.pinned) is not None:
+                    _lay(self.pods_on, node, id(pod), pod)
         self._stale(pod.meta.namespace for pod in (*gone, *come))
         self._pods = pods
 

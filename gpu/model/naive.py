@@ -187,9 +187,11 @@ def asked(cluster: Cluster, places: AbstractSet[Place]) -> dict[Place, Amounts]:
     """Return units that live pods request on each of the places."""
     sums: dict[Place, Amounts] = {place: Counter() for place in places}
     for pod in cluster.gpu_pods({node for node, _ in places}):
+        vm = cluster.owner(pod)
+        node = pod.node or (pod.pinned if vm is not None else None)
         for resource, units in pod.requests.items():
-            if pod.node is not None and (pod.node, resource) in sums:
-                sums[pod.node, resource][cluster.owner(pod)] += units
+            if node is not None and (node, resource) in sums:
+                sums[node, resource][vm] += units
     return sums
 
 

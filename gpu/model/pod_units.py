@@ -34,8 +34,8 @@ class PodUnits:
     known: Mapping[PodId, Pod]
     """Pods that have such an owner."""
     occupied: Mapping[Place, int]
-    """Units live pods request, by node, resource and VM, None is nobody's; also those of pods that are
-    gone and not known to have ended."""
+    """Units live pods request, by node, resource and VM, None is nobody's: of a VM's pods also those
+    that are pinned and not bound yet, and those that are gone and not known to have ended."""
     raw: Mapping[tuple[TenantName, ResourceName], int]
     """Units per namespace that no attached claim accounts for."""
 
@@ -88,9 +88,10 @@ def _summed(pods: Mapping[PodId, Pod], wanting: Mapping[PodId, Pod], known: Know
     owned = coverage.owners(known.attached, known.vmis.values())
     occupied: dict[Place, int] = {}
     for pod, resource, units in wanted:
-        if pod.node is not None:
-            place = (pod.node, resource, owned.get(id_of(pod)))
-            occupied[place] = occupied.get(place, 0) + units
+        vm = owned.get(id_of(pod))
+        node = pod.node or (pod.pinned if vm is not None else None)
+        if node is not None:
+            occupied[node, resource, vm] = occupied.get((node, resource, vm), 0) + units
     made_of = {name: offer.resource for name, offer in known.classes.items()}
     for node, resource, units, vm in coverage.unseen(known.attached, made_of, pods):
         where = (node, resource, vm)

@@ -158,6 +158,14 @@ LACKS = {
         },
         a_lack(Lack.POD_NOT_ENDED, None),
     ),
+    "pinned to a node that is gone, and not bound to it: the node may come back": (
+        {
+            "seen": Sightings(),
+            "pods": [a_pod(uid="p", phase="Pending", pinned="n1")],
+            "nodes": [],
+        },
+        a_lack(Lack.POD_NOT_ENDED),
+    ),
     "force-deleted on a node that is dead": ({"nodes": [a_node(ready=False)]}, UNKNOWN),
     "force-deleted on a dead node whose agent was heard last before that": (
         {"nodes": [a_node(ready=False)], "inventory": [an_inventory(observed=690)]},

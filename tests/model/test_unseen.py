@@ -1,9 +1,13 @@
 """Pods that are gone and not known to have ended: what they may still use is not free."""
 
+from dataclasses import replace
+
 import pytest
 
-from gpu.model import capacity
-from tests.builders import H100, a_claim, a_node, a_pod, a_snapshot, attachment
+from gpu.model import capacity, invariants, naive
+from gpu.objects.claims import Phase
+from gpu.units import NodeName
+from tests.builders import H100, a_claim, a_class, a_node, a_pod, a_snapshot, a_vmi, attachment
 
 USED = attachment("vm", uid="vmi-1", pods={"p": "n1"})
 NODES = [a_node("n1", units=8), a_node("n2", units=8)]
@@ -74,3 +78,25 @@ def test_budgets_count_the_claim_and_not_its_pod_again():
 def test_a_class_shows_them_as_not_free():
     found = a_snapshot(claims=[a_claim(lost="n1", count=3, attached=USED)], nodes=NODES)
     assert capacity.of_classes(found)["h100"].free == 13
+
+
+@pytest.mark.parametrize(("vmis", "wanted"), [([a_vmi("vm", active={"p": ""})], 6), ([], 8)])
+def test_a_pinned_pod_of_a_vm_counts_where_it_will_run_whoever_else_pins_his_does_not(vmis, wanted):
+    """Its claims may be gone: what it asks for is taken as soon as its node takes pods."""
+    pods = [a_pod(uid="p", units=2, pinned="n1", phase="Pending")]
+    assert free(pods=pods, vmis=vmis) == {"n1": wanted, "n2": 8}
+
+
+def test_the_checker_counts_a_pinned_pod_of_a_vm_too():
+    new = a_claim("new", count=7)
+    cluster = naive.Cluster(
+        stood={new.key: new},
+        claims={new.key: new},
+        classes=(a_class(),),
+        nodes=tuple(NODES),
+        pods=(a_pod(uid="p", units=2, pinned="n1", phase="Pending"),),
+        vmis=(a_vmi("vm", active={"p": ""}),),
+    )
+    placed = {on: replace(new, phase=Phase.BOUND, node=NodeName(on)) for on in ("n1", "n2")}
+    broken = {on: [it.rule for it in invariants.judge(cluster, [placed[on]])] for on in placed}
+    assert broken == {"n1": [invariants.Rule.BOOKED_TWICE], "n2": []}
