@@ -71,9 +71,10 @@ def _of(
         return
     own = changes.object_set(GPU_CLAIMS, claim.key)
     vmi = evidence.vmi_of(scene.draft.snapshot, claim)
-    noted = attaching.noted(scene.draft.snapshot, claim, vmi)
+    noted = attaching.noted(scene.draft.snapshot, claim, vmi, found.ended)
     if noted is not None and noted != attachment:
-        change = Attach(claim=claim, attachment=noted, at=scene.now, set_id=own)
+        relied = confirms.of(found.proof_of(found.ended))
+        change = Attach(claim=claim, attachment=noted, at=scene.now, set_id=own, confirm=relied)
         yield scene.plan(change)
         claim = scene.draft.claim(claim.key) or claim
     if not conditions.says(claim, conditions.kept(claim, found.missing, scene.now)):

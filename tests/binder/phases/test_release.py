@@ -206,6 +206,25 @@ def test_a_pod_of_the_next_start_does_not_keep_the_claim_of_the_last():
     assert isinstance(only(decided(scene)), DropFinalizer)
 
 
+def test_an_end_that_is_proven_while_another_pod_runs_is_noted_and_read_past_the_cache_first():
+    """Or the pod that is gone would hold its units as long as the other runs."""
+    claim = a_user(pods={"p": "n1", "q": "n1"})
+    scene = of(
+        claim,
+        pods=[raws.a_pod("q")],
+        vmis=[raws.a_vmi(pods={"q": "n1"})],
+        sightings=Sightings(absent={"p": NOW - timedelta(seconds=600)}),
+    )
+    noted, told = decided(scene)
+    assert isinstance(noted, Attach)
+    assert noted.attachment.pods == (
+        AttachedPod(uid="p", node="n1", ended=True),
+        AttachedPod(uid="q", node="n1"),
+    )
+    assert {type(one) for one in noted.confirm} >= {PodsAbsent, NodeLooked}
+    assert isinstance(told, ExplainKept)
+
+
 def test_a_pod_that_another_member_of_the_set_has_noted_keeps_the_claim():
     other = a_user("y", meta={}, pods={"p": "n1", "q": "n1"}, ended=["p"])
     scene = of(a_user(ended=["p"]), other, pods=[raws.a_pod("q")])
