@@ -44,7 +44,8 @@ async def look(leaders: Leaders, judge: Judge) -> list[str]:
             last = None  # it was deposed by a leader that no longer is, or its term was raised
             continue
         if not report.written and all(it.outcome is Outcome.STALE for it in report.failed):
-            return [] if report.quarantined else judge.torn(BUILT)
+            is_judged = leaders.enabled and not report.quarantined
+            return judge.torn(BUILT) if is_judged else []
         if last is not None and _is_done(last) and report.written:
             words = f"wrote {dict(report.written)}, the one before wrote {dict(last.written)}"
             return [f"not still: an undisturbed pass {words} and left nothing undone"]
