@@ -56,8 +56,8 @@ async def _unmet(confirm: Confirm, api: Writer) -> str:
             raw = await _find(api, NODES, ObjectKey("", name))
             is_off = raw is None or nodes.decode(raw).out_of_service
             return "" if is_off else f"node {name} is there and not tainted out-of-service"
-        case confirms.NodeLooked(node=name, at_or_after=at):
-            return await _not_looked(api, name, at)
+        case confirms.NodeLooked():
+            return await _not_looked(api, confirm)
         case _:
             assert_never(confirm)
 
@@ -95,18 +95,26 @@ async def _others(api: Writer, confirm: confirms.NoOtherPods) -> str:
     return f"VMI {confirm.key} has another pod, {min(others)}" if others else ""
 
 
-async def _not_looked(api: Writer, name: str, at: datetime) -> str:
-    node = await _find(api, NODES, ObjectKey("", name))
-    if node is None or not nodes.decode(node).ready:
+async def _not_looked(api: Writer, confirm: confirms.NodeLooked) -> str:
+    name, at = confirm.node, confirm.at_or_after
+    raw = await _find(api, NODES, ObjectKey("", name))
+    node = nodes.decode(raw) if raw is not None else None
+    if node is None or not node.ready:
         return f"node {name} is not Ready"
+    if node.ready_since is None or node.ready_since > confirm.ready_since:
+        return f"node {name} has not been Ready since {_time(confirm.ready_since)} without a break"
     lease = await _find(api, LEASES, ObjectKey(NODE_LEASES, name))
     try:
         renewed = Fields(lease).child("spec").time("renewTime")
     except DecodeError as error:
         return f"Lease of node {name}: {error}"
     if renewed is None or renewed < at - _RENEWS:
-        return f"node {name} has not renewed its Lease since {at.isoformat(timespec='seconds')}"
+        return f"node {name} has not renewed its Lease since {_time(at)}"
     return ""
+
+
+def _time(at: datetime) -> str:
+    return at.isoformat(timespec="seconds")
 
 
 async def _find(api: Writer, kind: Kind, key: ObjectKey) -> dict[str, Any] | None:

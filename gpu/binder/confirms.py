@@ -53,9 +53,13 @@ class NodeOff:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeLooked:
-    """The node is Ready and its kubelet renewed its Lease at or after that instant."""
+    """The node is Ready without a break since an instant, its Lease renewed at or after another.
+
+    A watch of nodes that lags shows one as Ready that was cut off and has just come back.
+    """
 
     node: NodeName
+    ready_since: datetime
     at_or_after: datetime
 
 
@@ -82,5 +86,8 @@ def of(proof: Proof) -> tuple[Confirm, ...]:
         found.append(PodsAbsent(namespace=proof.namespace, uids=proof.gone))
     found += [NodeOff(node=node) for node in sorted(proof.off)]
     looked = proof.looked or {}
-    found += [NodeLooked(node=node, at_or_after=looked[node]) for node in sorted(looked)]
+    found += [
+        NodeLooked(node=node, ready_since=since, at_or_after=until)
+        for node, (since, until) in sorted(looked.items())
+    ]
     return tuple(found)

@@ -60,10 +60,11 @@ class Look:
         """Return the proof for some of the pods that ended; it does not rule out others."""
         wanted = frozenset(pods)
         signs = [found for found in self.found if found.pod in wanted]
-        looked: dict[NodeName, datetime] = {}
+        looked: dict[NodeName, tuple[datetime, datetime]] = {}
         for found in signs:
-            if found.sign is Sign.NODE_LOOKED and found.node and found.at:
-                looked[found.node] = max(found.at, looked.get(found.node, found.at))
+            if found.sign is Sign.NODE_LOOKED and found.node and found.since and found.at:
+                since, until = looked.get(found.node, (found.since, found.at))
+                looked[found.node] = (min(since, found.since), max(until, found.at))
         absent = {Sign.NEVER_PLACED, Sign.NOT_HELD, Sign.NODE_LOOKED}
         return Proof(
             words=tuple(found.words for found in signs),
@@ -231,9 +232,10 @@ def _gone(
         if at is not None:
             return Found(pod=uid, sign=Sign.NOT_HELD, node=name, at=at)
         if node.ready and node.ready_since is not None:
-            until = max(since, node.ready_since) + timedelta(seconds=looking.grace.release_settle)
+            began = max(since, node.ready_since)
+            until = began + timedelta(seconds=looking.grace.release_settle)
             if looking.now >= until:
-                return Found(pod=uid, sign=Sign.NODE_LOOKED, node=name, at=until)
+                return Found(pod=uid, sign=Sign.NODE_LOOKED, node=name, at=until, since=began)
     seconds = int(looking.grace.release_settle)
     lack = Lack.NODE_SETTLING if node.ready else Lack.NODE_UNKNOWN
     return Missing(lack=lack, vm=used.vm, pod=uid, node=name, seconds=seconds)

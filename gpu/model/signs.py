@@ -42,6 +42,8 @@ class Found:
     node: NodeName | None = None
     at: datetime | None = None
     """NOT_HELD: when the agent looked. NODE_LOOKED: until when its node had to be seen alive."""
+    since: datetime | None = None
+    """NODE_LOOKED: since when its node had to be Ready without a break."""
 
     @property
     def words(self) -> str:
@@ -109,8 +111,8 @@ class Proof:
     """Pods whose object must not be there."""
     off: frozenset[NodeName] = frozenset()
     """Nodes that must be gone or out of service."""
-    looked: Mapping[NodeName, datetime] | None = None
-    """Nodes that must be Ready with a Lease renewed at or after an instant."""
+    looked: Mapping[NodeName, tuple[datetime, datetime]] | None = None
+    """Nodes that must be Ready since an instant, with a Lease renewed at or after another."""
     vmis: frozenset[tuple[ObjectKey, str]] = frozenset()
     """VMIs, with uid, that must list no pod but those in `known`."""
     known: frozenset[str] = frozenset()

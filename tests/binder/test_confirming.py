@@ -1,6 +1,6 @@
 """What is read past the cache before something is let go: each confirm holding, and each not."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -55,7 +55,7 @@ ENDED, ABSENT = PodsEnded(**PODS), PodsAbsent(**PODS)
 OVER = VMIEnded(key=VM, uid="vmi-1")
 NEVER = VMINeverCame(key=VM, claim="x", admission="adm")
 OFF = NodeOff(node="n1")
-LOOKED = NodeLooked(node="n1", at_or_after=AT)
+LOOKED = NodeLooked(node="n1", ready_since=AT - timedelta(minutes=3), at_or_after=AT)
 ALONE = NoOtherPods(key=VM, uid="vmi-1", pods=frozenset({"p"}))
 
 HOLDS = {
@@ -73,6 +73,10 @@ HOLDS = {
     "off: gone": (OFF, {}),
     "off: tainted": (OFF, {"nodes": [raws.a_node(taints=OUT)]}),
     "looked: renewed": (LOOKED, {"nodes": [raws.a_node()], "leases": [a_lease()]}),
+    "looked: Ready since just then": (
+        LOOKED,
+        {"nodes": [raws.a_node(since="2026-01-01T11:57:00Z")], "leases": [a_lease()]},
+    ),
     "looked: one renewal on its way": (
         LOOKED,
         {"nodes": [raws.a_node()], "leases": [a_lease("2026-01-01T11:59:50.000000Z")]},
@@ -105,6 +109,11 @@ FAILS = {
         LOOKED,
         {"nodes": [raws.a_node(ready="Unknown")], "leases": [a_lease()]},
         "node n1 is not Ready",
+    ),
+    "looked: back a moment ago, which the watch of nodes did not show": (
+        LOOKED,
+        {"nodes": [raws.a_node(since="2026-01-01T11:57:01Z")], "leases": [a_lease()]},
+        "node n1 has not been Ready since 2026-01-01T11:57:00+00:00 without a break",
     ),
     "looked: without a Lease": (
         LOOKED,

@@ -119,11 +119,11 @@ SIGNS = {
     ),
     "its node was Ready for long enough": (
         {"seen": Sightings(absent={"p": at(820)})},
-        Found(pod="p", sign=Sign.NODE_LOOKED, node="n1", at=at(1000)),
+        Found(pod="p", sign=Sign.NODE_LOOKED, node="n1", at=at(1000), since=at(820)),
     ),
     "its node came back, and was Ready for long enough": (
         {"nodes": [a_node(ready_since=815)]},
-        Found(pod="p", sign=Sign.NODE_LOOKED, node="n1", at=at(995)),
+        Found(pod="p", sign=Sign.NODE_LOOKED, node="n1", at=at(995), since=at(815)),
     ),
 }
 
@@ -346,7 +346,7 @@ def test_a_proof_says_what_to_read_past_the_cache():
         ended=frozenset({"a"}),
         gone=frozenset({"c", "d", "e"}),
         off=frozenset({"off"}),
-        looked={"n2": at(380)},
+        looked={"n2": (at(100), at(380))},
         vmis=frozenset({VMI}),
         known=frozenset("abcde"),
     )

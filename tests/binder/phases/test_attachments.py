@@ -171,7 +171,7 @@ def test_a_pod_that_ended_unseen_is_known_to_have_by_its_node_that_looked():
     scene = of(a_user(), sightings=gone)
     looked = (
         PodsAbsent(namespace="tenant-a", uids=frozenset({"p"})),
-        NodeLooked(node="n1", at_or_after=NOW),
+        NodeLooked(node="n1", ready_since=NOW - timedelta(seconds=180), at_or_after=NOW),
     )
     words = ("pod p went, and node n1 was Ready until 2026-01-01T12:00:00+00:00",)
     assert decided(scene) == (the_end(scene, confirm=(OVER, LISTED, *looked), words=words),)
@@ -280,7 +280,7 @@ def test_the_source_of_a_migration_that_went_unseen_is_noted_as_ended_by_evidenc
     assert change.attachment.pods[0] == AttachedPod(uid="p", node="n1", ended=True)
     assert change.confirm == (
         PodsAbsent(namespace="tenant-a", uids=frozenset({"p"})),
-        NodeLooked(node="n1", at_or_after=NOW),
+        NodeLooked(node="n1", ready_since=NOW - timedelta(seconds=180), at_or_after=NOW),
     )
 
 

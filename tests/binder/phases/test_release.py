@@ -118,7 +118,7 @@ EVIDENCE = {
         {"sightings": GONE},
         (
             PodsAbsent(namespace="tenant-a", uids=frozenset({"p"})),
-            NodeLooked(node="n1", at_or_after=ago(120)),
+            NodeLooked(node="n1", ready_since=ago(300), at_or_after=ago(120)),
         ),
         "pod p went, and node n1 was Ready until 2026-01-01T11:58:00+00:00",
     ),
