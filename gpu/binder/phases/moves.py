@@ -274,7 +274,14 @@ def _lose(scene: Scene, case: _Case) -> Iterator[Change]:
 
 
 def _displaced(scene: Scene, case: _Case, claim: GPUClaim) -> Displaced:
-    return Displaced(at=scene.now, node=claim.node or case.trouble.node, cause=case.trouble.cause)
+    """Return what a member says of where it was: the trouble is that of one node alone.
+
+    A member held elsewhere only goes along. Its node stands, and must not seem to be lost: the guard
+    reads here which node was lost first.
+    """
+    node = claim.node or case.trouble.node
+    cause = case.trouble.cause if node == case.trouble.node else Cause.SET_TORN
+    return Displaced(at=scene.now, node=node, cause=cause)
 
 
 def _end(scene: Scene, case: _Case) -> Iterator[Change]:

@@ -9,7 +9,8 @@ from gpu.binder import standing
 from gpu.binder.phases import moves
 from gpu.config import Guard
 from gpu.model import guard
-from gpu.objects.claims import Cause
+from gpu.objects.claims import Cause, Displaced
+from gpu.units import NodeName
 from tests.binder import raws
 from tests.binder.phases.node_stories import (
     CONFIG,
@@ -156,6 +157,22 @@ def test_of_two_lost_nodes_the_second_is_held_back():
     ]
     assert list(scene.findings.held_back) == ["n2"]
     assert scene.findings.sets_held_back == 2
+
+
+def test_a_node_that_stands_is_not_taken_for_lost_because_a_member_left_it():
+    """Else the rest of the one node that is gone would be held back, as that of a second one."""
+    claims = [a_hold("x", "n2"), a_hold("y", "n1"), *holds("a", "b", "c", node="n2")]
+    more = {"vms": [raws.a_vm("vm", claims=["x", "y"])], "config": STRICT}
+    rest = ("tenant-a/a", "tenant-a/b", "tenant-a/c")
+    first = a_scene(*claims, nodes=[raws.a_node("n1", units=1)], skip=rest, **more)
+    assert done(first) == ["lose x", "lose y"]
+    world = replace(first.world, claims=tuple(first.draft.claims()))
+    assert [(claim.meta.name, claim.displaced) for claim in world.claims[3:]] == [
+        ("x", Displaced(at=NOW, node=NodeName("n2"), cause=GONE)),
+        ("y", Displaced(at=NOW, node=NodeName("n1"), cause=Cause.SET_TORN)),
+    ]
+    later = replace(first, world=world, draft=world.snapshot.draft(), skip=frozenset())
+    assert sorted(done(later)) == ["lose b", "lose c", "place a n1"]
 
 
 def running(*names, node="n1"):
