@@ -30,7 +30,7 @@ class Findings:
     """Losses were looked at in this pass; else what was said of them stands."""
     sets_held_back: int = 0
     guard_limit: int = 0
-    """Sets the guard lets through in a window, as counted in this pass."""
+    """Sets the guard lets through in a window: as moves counted, then as it is after the pass."""
     plan_problem: str = ""
     """What the independent checker found wrong with a plan of this pass; it was not written."""
     records: usage.Standing | None = None

@@ -100,16 +100,7 @@ def tally(
     `leaving` are all sets whose node cannot keep them now, on their way or not.
     """
     leaving = tuple(leaving)
-    after = now - timedelta(seconds=guard.window)
-    sets = tuple(sets)
-    held = sum(map(_HAS_BOUND, sets))
-    recent: dict[str, list[Displaced]] = {}
-    for item in itertools.compress(sets, map(_WAS_DISPLACED, sets)):
-        for claim in item.claims:
-            found = claim.displaced
-            if found is not None and found.at > after and found.cause is not Cause.SET_TORN:
-                recent.setdefault(item.id, []).append(found)
-        held += item.id in recent and not item.has_bound
+    held, recent = _held_and_left(sets, now, guard)
     exempt = _first_lost(recent, leaving)
     counted = {
         set_id
@@ -121,12 +112,17 @@ def tally(
         if going.is_on_its_way and (going.node != exempt or going.cause not in LOSSES)
     }
     return Tally(
-        limit=max(guard.at_least, int(guard.share * held)),
+        limit=_limit(guard, held),
         counted=counted,
         exempt=exempt,
         acknowledged=acknowledged,
         shown=shown,
     )
+
+
+def limit(sets: Iterable[ClaimSet], now: datetime, guard: Guard) -> int:
+    """Return how many sets may be displaced in a window, of those that are held now."""
+    return _limit(guard, _held_and_left(sets, now, guard)[0])
 
 
 def id_of(node: NodeName, cause: Cause, since: datetime | None) -> str:
@@ -152,6 +148,27 @@ def command(node: NodeName, held: str, *, inventoried: bool) -> str:
 def shown(message: str) -> frozenset[str]:
     """Return the guard ids of the commands in what GPUBinder says of losses held back."""
     return frozenset(item for found in _IDS.findall(message) for item in ids(found))
+
+
+def _held_and_left(
+    sets: Iterable[ClaimSet], now: datetime, guard: Guard
+) -> tuple[int, dict[str, list[Displaced]]]:
+    """Return how many sets are held or were when the window began, and what left its node since."""
+    after = now - timedelta(seconds=guard.window)
+    sets = tuple(sets)
+    held = sum(map(_HAS_BOUND, sets))
+    recent: dict[str, list[Displaced]] = {}
+    for item in itertools.compress(sets, map(_WAS_DISPLACED, sets)):
+        for claim in item.claims:
+            found = claim.displaced
+            if found is not None and found.at > after and found.cause is not Cause.SET_TORN:
+                recent.setdefault(item.id, []).append(found)
+        held += item.id in recent and not item.has_bound
+    return held, recent
+
+
+def _limit(guard: Guard, held: int) -> int:
+    return max(guard.at_least, int(guard.share * held))
 
 
 def _first_lost(

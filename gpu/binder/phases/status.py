@@ -13,7 +13,7 @@ from gpu import keys, settings
 from gpu.binder import changes, conditions, standing
 from gpu.binder.changes import Change, ReportBinder, ReportClass, ReportNode, WriteSettings
 from gpu.binder.phase import Scene
-from gpu.model import capacity, eligibility, names
+from gpu.model import capacity, eligibility, guard, names
 from gpu.model.capacity import ClassUnits
 from gpu.model.snapshot import Snapshot
 from gpu.objects.classes import GPUClass
@@ -162,6 +162,10 @@ def _problem(scene: Scene, wanted: Settings) -> str:
 def _binder(scene: Scene, wanted: Settings, problem: str) -> Iterator[Change]:
     """Say on GPUBinder which settings are in force and how things stand; only what changed."""
     in_force = scene.world.settings if problem else wanted
+    if scene.findings.held_back:
+        # Later phases placed more, or let go: told is what the next pass counts.
+        limit = guard.limit(scene.draft.sets, scene.now, scene.config.guard)
+        scene.findings.guard_limit = limit
     for binder in scene.world.binders:
         is_skipped = scene.leaves_alone(changes.object_set(GPU_BINDERS, binder.meta.key))
         if binder.meta.name != keys.BINDER_NAME or is_skipped:

@@ -6,7 +6,9 @@ from datetime import timedelta
 import pytest
 
 from gpu.binder import standing
-from gpu.binder.phases import moves
+from gpu.binder.changes import Place, ReportBinder
+from gpu.binder.phase import Findings
+from gpu.binder.phases import moves, orders, status
 from gpu.config import Guard
 from gpu.model import guard
 from gpu.objects.claims import Cause, Displaced
@@ -14,6 +16,7 @@ from gpu.units import NodeName
 from tests.binder import raws
 from tests.binder.phases.node_stories import (
     CONFIG,
+    FINALIZER,
     KEEP,
     a_hold,
     a_scene,
@@ -104,6 +107,28 @@ def test_an_acknowledgement_lets_the_rest_go(inventory):
         "place c n9",
         "place d n9",
     ]
+
+
+def test_the_limit_told_counts_what_the_pass_placed_afterwards():
+    """Else the next pass, of an unchanged cluster, would have to tell another one."""
+    nodes = [*node_with(TAINTED), raws.a_node("n9", units=3), raws.a_node("n2", units=20)]
+    claims = [*holds(*"abc"), *holds(*(f"z{number}" for number in range(11)), node="n2")]
+    order = raws.a_claim("order", at=99, meta=FINALIZER)
+    config = replace(CONFIG, guard=Guard(window=600, share=0.2, at_least=2))
+    bare = {"metadata": {"name": "binder"}, "status": {"term": 1}}
+    scene = a_scene(*claims, order, nodes=nodes, config=config, binders=[bare])
+    assert done(scene) == ["place a n9", "place b n9"]
+    assert [type(change) for change in orders.changes_of(scene)] == [Place]
+    (report,) = [it for it in status.changes_of(scene) if isinstance(it, ReportBinder)]
+    world = replace(
+        scene.world,
+        claims=tuple(scene.draft.claims()),
+        binders=(replace(report.binder, settings=report.settings, conditions=report.conditions),),
+    )
+    again = replace(scene, world=world, draft=world.snapshot.draft(), findings=Findings())
+    assert done(again) == []
+    assert again.findings.guard_limit == 3
+    assert [it for it in status.changes_of(again) if isinstance(it, ReportBinder)] == []
 
 
 def test_an_acknowledgement_of_something_else_lets_nothing_more_go():
