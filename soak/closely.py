@@ -3,7 +3,7 @@
 Like the judge, by its own sums, from the objects as stored.
 """
 
-from typing import Any
+from collections.abc import Iterable
 
 from gpu.binder.report import PassReport
 from gpu.config import RunningGuests
@@ -31,7 +31,7 @@ def look(site: Site, judge: Judge, before: Stands, report: PassReport) -> list[s
     wrong += _nodes(site, judge, bound)
     if not report.failed and not report.quarantined:
         wrong += _lost_first(site, judge, bound)
-    return wrong + _guard(site)
+    return wrong + _guard(site, judge)
 
 
 def guests(site: Site, ended: list[str]) -> list[str]:
@@ -130,39 +130,43 @@ def _serves(site: Site, node: Raw, resource: str) -> int:
     return min(amount, sum(bool(device["healthy"]) for device in mine)) if mine else amount
 
 
-def _guard(site: Site) -> list[str]:
-    """No more sets were displaced in the window than the guard lets through."""
+def _guard(site: Site, judge: Judge) -> list[str]:
+    """No more sets were displaced in the window than the guard lets through.
+
+    The guard counts sets as they are when it looks, so claims that were one set when they left a node,
+    or are one now, count once here.
+    """
     now = site.clock.monotonic()
     if now - site.acknowledged <= _WINDOW * 2:
         return []
-    vms = {
-        name: vm["metadata"]["name"]
-        for vm in site.api.all(kinds.VMS)
-        for name in finish.named_by(vm)
-    }
     held: set[str] = set()
-    lost: dict[tuple[Any, str], set[str]] = {}
-    counted: set[tuple[str, str]] = set()
-    for claim in site.claims():
-        status = claim.get("status") or {}
-        meta, attached = claim["metadata"], status.get("attachedTo") or {}
-        vm = attached.get("name") or vms.get(f"{meta['namespace']}/{meta['name']}")
-        one = f"{meta['namespace']}/{vm or meta['uid']}"
-        if status.get("phase") in {"Bound", "Lost"}:
-            held.add(one)
-        gone = status.get("displaced")
-        if not gone or gone["cause"] == "SetTorn" or _age(site, gone["at"]) >= _WINDOW:
+    lost: set[tuple[str, str]] = set()
+    counted: list[tuple[str, set[str]]] = []
+    for uid, stand in judge.stands.items():
+        if stand.phase in {"Bound", "Lost"}:
+            held.add(judge.set_of(uid))
+        left = judge.left.get(uid)
+        if not left or left.told["cause"] == "SetTorn" or _age(site, left.told["at"]) >= _WINDOW:
             continue
-        if gone["cause"] in _LOSSES:
-            lost.setdefault((gone["at"], gone["node"]), set()).add(one)
-        counted.add((one, gone["node"]))
+        if left.told["cause"] in _LOSSES:
+            lost.add((left.told["at"], left.told["node"]))
+        counted.append((left.told["node"], {judge.set_of(uid), left.set_name}))
     first = min(lost)[1] if lost else ""
-    beyond = {one for one, node in counted if node != first}
+    beyond = _joined(names for node, names in counted if node != first)
     guard = site.config.guard
     most = max(guard.at_least, int(guard.share * (len(held) + len(counted))) + 1)
     if len(beyond) > most:
         return [f"the guard let too many through: {len(beyond)} sets, {most} at most"]
     return []
+
+
+def _joined(several: Iterable[set[str]]) -> list[set[str]]:
+    """Join the sets that share a name."""
+    found: list[set[str]] = []
+    for names in several:
+        apart = [one for one in found if one.isdisjoint(names)]
+        found = [*apart, names.union(*(one for one in found if not one.isdisjoint(names)))]
+    return found
 
 
 def _age(site: Site, at: str) -> float:

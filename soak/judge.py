@@ -30,6 +30,16 @@ class Stand:
     deleting: bool = False
 
 
+@dataclass(frozen=True)
+class Left:
+    """How a claim left its node."""
+
+    told: Raw
+    """Its `displaced` as stored."""
+    set_name: str
+    """The VM that used or named it then, else its uid."""
+
+
 @dataclass
 class Judge:
     """Keeps how things stood after the last step. `look` returns what is wrong now, in words."""
@@ -39,14 +49,20 @@ class Judge:
     """By uid."""
     resources: dict[str, str] = field(default_factory=dict)
     """Class to resource name, of classes that are gone as well."""
-    _seen: tuple[int, int] = (-1, -1)
+    left: dict[str, Left] = field(default_factory=dict)
+    """By uid: how a claim left a node the last time, and as part of which set."""
+    named: dict[str, str] = field(default_factory=dict)
+    """By claim: the VM that names it now. Both as `namespace/name`."""
+    _seen: tuple[int, ...] = ()
+    _vms: dict[str, str] = field(default_factory=dict)
+    """By uid: the VM that used or named a claim last, even when it does no more."""
 
     def look(self) -> list[str]:
         """Compare with the last look."""
         api = self.site.api
         wrong = [f"a leader sent what the CRD refuses: {words}" for words in api.illegal]
         api.illegal.clear()
-        seen = (api.counts[kinds.GPU_CLAIMS], api.counts[kinds.GPU_CLASSES])
+        seen = tuple(api.counts[it] for it in (kinds.GPU_CLAIMS, kinds.GPU_CLASSES, kinds.VMS))
         if seen != self._seen:
             self._seen = seen
             for offer in api.all(kinds.GPU_CLASSES):
@@ -55,6 +71,7 @@ class Judge:
             now = {raw["metadata"]["uid"]: stand_of(raw) for raw in self.site.claims()}
             wrong += self._booked(now)
             self.stands = now
+            self._note_left()
         return wrong + self._guests()
 
     def in_use(self, stands: dict[str, Stand]) -> Counter[Place]:
@@ -90,6 +107,26 @@ class Judge:
     def finished(self, built: frozenset[str]) -> list[str]:
         """After all faults: orders that fit are Bound, and deleted claims that may go are gone."""
         return finish.unbound(self.site, self.in_use(self.stands)) + finish.kept(self.site, built)
+
+    def set_of(self, uid: str) -> str:
+        """The VM that uses or names a claim now, else its uid."""
+        stand = self.stands[uid]
+        return stand.vm or self.named.get(stand.name, uid)
+
+    def _note_left(self) -> None:
+        """Note as part of which set a claim left a node: that set may be several ones later."""
+        self.named = {
+            name: f"{vm['metadata']['namespace']}/{vm['metadata']['name']}"
+            for vm in self.site.api.all(kinds.VMS)
+            for name in finish.named_by(vm)
+        }
+        for claim in self.site.claims():
+            uid = claim["metadata"]["uid"]
+            gone, vm = (claim.get("status") or {}).get("displaced"), self.set_of(uid)
+            if vm != uid:
+                self._vms[uid] = vm
+            if gone and (uid not in self.left or self.left[uid].told != gone):
+                self.left[uid] = Left(told=gone, set_name=self._vms.get(uid, uid))
 
     def _booked(self, now: dict[str, Stand]) -> list[str]:
         """No unit is booked twice: wherever a claim was bound just now, all of it is really there."""

@@ -2,7 +2,9 @@
 
 import pytest
 
+from gpu.binder.report import PassReport
 from gpu.objects import kinds
+from soak import closely
 from soak.judge import Judge
 from soak.machines import Guest
 from soak.site import Site
@@ -90,3 +92,37 @@ def test_what_is_taken_from_under_a_running_guest_is_seen(site, judge, change, s
     else:
         site.api.edit(kinds.GPU_CLAIMS, claim, lambda it: it["status"].update(change))
     assert sorts(judge.look()) == [sort]
+
+
+def lose(site, judge, *names, **status):
+    """Lost claims, each of which left a node for a taint just now."""
+    gone = {"at": site.now(), "node": "n0", "cause": "NodeTainted"}
+    found = [put(site, name, phase="Lost", displaced=gone, **status) for name in names]
+    assert judge.look() == []
+    return found
+
+
+def guarded(site, judge):
+    return sorts(closely.look(site, judge, dict(judge.stands), PassReport()))
+
+
+def test_more_sets_than_the_guard_lets_through_are_seen(site, judge):
+    assert site.config.guard.at_least == 2
+    lose(site, judge, "x", "y")
+    assert guarded(site, judge) == []
+    lose(site, judge, "z")
+    assert guarded(site, judge) == ["the guard let too many through"]
+
+
+def test_what_left_as_one_set_counts_once_though_its_vm_is_gone(site, judge):
+    for claim in lose(site, judge, "x", "y", "z", **ATTACHED):
+        site.api.edit(kinds.GPU_CLAIMS, claim, lambda it: it["status"].update(attachedTo=None))
+    assert judge.look() == []
+    assert guarded(site, judge) == []
+
+
+def test_what_is_one_set_by_now_counts_once(site, judge):
+    lose(site, judge, "x", "y", "z")
+    site.api.put(kinds.VMS, raws.a_vm(claims=["y", "z"]))
+    assert judge.look() == []
+    assert guarded(site, judge) == []
