@@ -6,6 +6,9 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
+_REAL_WAIT = 10.0
+"""Seconds of real time in which somebody may still wake a loop that has nothing to do."""
+
 
 class _Jumping:
     """A selector that never waits: the time it was to wait for has passed at once."""
@@ -16,6 +19,9 @@ class _Jumping:
 
     def select(self, timeout: float | None = None) -> list[Any]:
         if timeout is None:
+            # At its end a loop waits for a real thread, which closes the executor and wakes it.
+            if woken := self._real.select(_REAL_WAIT):
+                return list(woken)
             raise RuntimeError("every task waits and no timer runs: nothing will ever happen")
         self.now += max(timeout, 0.0)
         return []
