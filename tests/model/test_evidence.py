@@ -140,6 +140,9 @@ def a_lack(lack: Lack, node: str | None = "n1", seconds: int = 0, pod: str = "p"
 
 UNKNOWN = a_lack(Lack.NODE_UNKNOWN, seconds=180)
 SETTLING = a_lack(Lack.NODE_SETTLING, seconds=180)
+UNPLACED = Sightings(unplaced=frozenset({"p"}))
+GATED = a_pod(uid="p", phase="Pending", gates=["g"])
+PINNED = a_pod(uid="p", phase="Pending", pinned="n1")
 LACKS = {
     "it runs": (
         {"seen": Sightings(), "pods": [a_pod(uid="p", on="n1")]},
@@ -150,20 +153,11 @@ LACKS = {
         a_lack(Lack.NODE_UNKNOWN),
     ),
     "it waits at the gate, though the node of its claim is gone": (
-        {
-            "claim": a_user(pods={"p": ""}),
-            "seen": Sightings(unplaced=frozenset({"p"})),
-            "pods": [a_pod(uid="p", phase="Pending", gates=["g"])],
-            "nodes": [],
-        },
+        {"claim": a_user(pods={"p": ""}), "seen": UNPLACED, "pods": [GATED], "nodes": []},
         a_lack(Lack.POD_NOT_ENDED, None),
     ),
     "pinned to a node that is gone, and not bound to it: the node may come back": (
-        {
-            "seen": Sightings(),
-            "pods": [a_pod(uid="p", phase="Pending", pinned="n1")],
-            "nodes": [],
-        },
+        {"seen": Sightings(), "pods": [PINNED], "nodes": []},
         a_lack(Lack.POD_NOT_ENDED),
     ),
     "force-deleted on a node that is dead": ({"nodes": [a_node(ready=False)]}, UNKNOWN),
