@@ -65,7 +65,7 @@ fmt: $(READY) ## Format the code and mend what ruff can mend
 	@$(BIN)/ruff check --fix --exit-zero .
 
 .PHONY: unit
-unit: $(READY) ## Tests that need no control plane, under a minute
+unit: $(READY) ## Tests that need no control plane, under two minutes
 	@$(BIN)/pytest -m "not real and not long" $(T)
 
 .PHONY: test
