@@ -45,6 +45,26 @@ async def unmet(change: Change, api: Writer) -> str:
 
 
 async def _unmet(confirm: Confirm, api: Writer) -> str:
+    """Return why it does not hold. What cannot be read proves nothing, and must not end the pass."""
+    try:
+        return await _asked(confirm, api)
+    except DecodeError as error:
+        return f"{_object(confirm)} cannot be read: {error}"
+
+
+def _object(confirm: Confirm) -> str:
+    match confirm:
+        case confirms.VMIEnded() | confirms.VMINeverCame() | confirms.NoOtherPods():
+            return f"VMI {confirm.key}"
+        case confirms.NodeOff() | confirms.NodeLooked():
+            return f"node {confirm.node}"
+        case confirms.PodsEnded() | confirms.PodsAbsent():
+            return f"a pod of {confirm.namespace}"
+        case _:
+            assert_never(confirm)
+
+
+async def _asked(confirm: Confirm, api: Writer) -> str:
     match confirm:
         case confirms.PodsEnded() | confirms.PodsAbsent():
             return await _pods_there(api, confirm)

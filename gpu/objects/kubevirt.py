@@ -11,6 +11,8 @@ from gpu.objects.decode import Fields, Raw
 from gpu.objects.meta import ObjectMeta
 from gpu.units import ClaimName, NodeName, ResourceName
 
+MOST_CLAIMS: Final = 256
+"""As many as one VM can use; a template that names thousands must cost nobody else anything."""
 ENDED: Final = frozenset({"Succeeded", "Failed"})
 NOT_STARTED: Final = frozenset({"", "Pending", "Scheduling", "Scheduled"})
 """Phases of a VMI whose guest has never run: virt-handler has not started it (kubevirt-real 3)."""
@@ -22,7 +24,7 @@ class VM:
 
     meta: ObjectMeta
     claims: tuple[ClaimName, ...] = ()
-    """By device name or annotation, sorted, each once."""
+    """By device name or annotation, sorted, each once; MOST_CLAIMS of them at most."""
     raw: Raw = field(default_factory=dict, compare=False, repr=False)
 
 
@@ -93,7 +95,7 @@ def decode_vm(raw: Raw) -> VM:
     named |= {name.strip() for name in listed.split(",")}
     return VM(
         meta=replace(meta.decode_meta(fields), annotations={}),
-        claims=tuple(ClaimName(name) for name in sorted(named - {""})),
+        claims=tuple(ClaimName(name) for name in sorted(named - {""})[:MOST_CLAIMS]),
         raw=raw,
     )
 
@@ -108,7 +110,7 @@ def _admissions(text: str) -> dict[ClaimName, str]:
     """Read it; anything else reads as nothing, since a tenant may have written it."""
     try:
         items = json.loads(text) if text else []
-    except ValueError:
+    except (ValueError, RecursionError):  # nested a hundred thousand deep, too
         return {}
     found: dict[ClaimName, str] = {}
     for item in items if isinstance(items, list) else []:

@@ -57,6 +57,8 @@ NEVER = VMINeverCame(key=VM, claim="x", admission="adm")
 OFF = NodeOff(node="n1")
 LOOKED = NodeLooked(node="n1", ready_since=AT - timedelta(minutes=3), at_or_after=AT)
 ALONE = NoOtherPods(key=VM, uid="vmi-1", pods=frozenset({"p"}))
+BROKEN = raws.a_vmi() | {"status": {"activePods": "none"}}
+UNREADABLE = "VMI tenant-a/vm cannot be read: status.activePods: is str, not an object"
 
 HOLDS = {
     "ended: gone": (ENDED, {}),
@@ -99,6 +101,9 @@ FAILS = {
         {"vmis": [raws.a_vmi(admissions={"x": "adm"})]},
         "VMI tenant-a/vm came after all",
     ),
+    "over: cannot be read": (OVER, {"vmis": [BROKEN]}, UNREADABLE),
+    "never: cannot be read": (NEVER, {"vmis": [BROKEN]}, UNREADABLE),
+    "alone: cannot be read": (ALONE, {"vmis": [BROKEN]}, UNREADABLE),
     "off: there": (
         OFF,
         {"nodes": [raws.a_node(ready="False")]},

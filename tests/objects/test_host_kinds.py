@@ -4,6 +4,7 @@ import copy
 
 import pytest
 
+from gpu import keys
 from gpu.errors import DecodeError
 from gpu.objects import config_maps, kubevirt, nodes, pods, tenants, workloads
 from gpu.objects.nodes import Node, Taint
@@ -127,6 +128,26 @@ def test_a_pod_names_the_vmi_that_controls_it():
     ]
     assert pods.decode(raw).vmi_uid == "mine"
     assert a_pod().vmi_uid == ""
+
+
+def with_annotation(text):
+    return {"metadata": {"name": "vm", "annotations": {keys.RESOLVED_CLAIMS_ANNOTATION: text}}}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "7", '{"claim":"a","admission":"b"}', '[1, {"claim": 2}]', "[" * 100_000],
+    ids=["empty", "no JSON", "a number", "no list", "other items", "nested without end"],
+)
+def test_what_a_tenant_wrote_where_the_webhook_writes_reads_as_nothing(text):
+    assert kubevirt.decode_vmi(with_annotation(text)).admissions == {}
+
+
+def test_a_vm_names_no_more_claims_than_one_vm_can_have():
+    many = [f"c{number:05d}" for number in range(5000)]
+    template = {"metadata": {"annotations": {keys.CLAIMS_ANNOTATION: ",".join(many)}}}
+    vm = kubevirt.decode_vm({"metadata": {"name": "vm"}, "spec": {"template": template}})
+    assert vm.claims == tuple(many[: kubevirt.MOST_CLAIMS])
 
 
 def test_a_vmi_shows_its_active_pods():
