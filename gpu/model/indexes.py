@@ -121,8 +121,8 @@ class Indexed:
     __slots__ = ()
 
     def indexed(self) -> Index:
-        """Return the index as it is now."""
-        raise NotImplementedError
+        """Return the index as it is now: a snapshot's is made once, a draft's follows what is put."""
+        raise NotImplementedError  # each of the two has its own
 
     @property
     def unfinalized(self) -> tuple[GPUClaim, ...]:
