@@ -1,5 +1,5 @@
 from gpu.model import sets
-from tests.builders import a_claim
+from tests.builders import a_claim, a_snapshot, a_vm
 
 
 def test_a_claim_attached_to_nothing_is_a_set_of_its_own():
@@ -33,3 +33,18 @@ def test_a_set_is_torn_between_nodes_or_phases():
     assert whole(bound, a_claim("b", vm="vm", on="n2")) == (False, False)
     assert whole(bound, a_claim("b", vm="vm", lost="n1")) == (False, True)
     assert whole(a_claim("a", vm="vm", lost="n1"), a_claim("b", vm="vm", lost="n2")) == (True, True)
+
+
+def test_a_claim_that_one_vm_names_is_of_its_set_and_one_that_two_name_stands_alone():
+    """Or whoever makes VMs could drag a claim about by naming it once more."""
+    claims = [a_claim(name, on="n1") for name in ("a", "b", "c")]
+    vms = [a_vm("one", claims=["a", "b", "c"]), a_vm("two", claims=["c", "elsewhere"])]
+    found = a_snapshot(claims=claims, vms=vms).sets
+    members = sorted([claim.meta.name for claim in item.claims] for item in found)
+    assert members == [["a", "b"], ["c"]]
+
+
+def test_a_vm_of_another_tenant_names_nobodys_claim():
+    claims = [a_claim(name, tenant="tenant-b", on="n1") for name in ("a", "b")]
+    found = a_snapshot(claims=claims, vms=[a_vm("one", tenant="tenant-a", claims=["a", "b"])]).sets
+    assert [len(item.claims) for item in found] == [1, 1]
