@@ -122,6 +122,7 @@ async def in_force(site: Site) -> None:
     """Apply the policies and wait until one of each bundle refuses: they compile once a second."""
     await site.keep()
     await eventually(lambda: refused(site.admin.create(kinds.PODS, pod(), dry_run=True)))
+    await eventually(lambda: refused(site.admin.create(kinds.VMIS, vmi(), dry_run=True)))
     await eventually(
         lambda: refused(
             site.admin.patch(
@@ -182,6 +183,13 @@ def pod(
     if init:
         spec["initContainers"] = [{**asking, "name": "first"}]
     return {"metadata": {"name": name, "namespace": namespace}, "spec": spec}
+
+
+def vmi(resource: str = RAW, namespace: str = TENANT, *, name: str = "vm") -> Json:
+    """Return a VMI with one GPU of a resource."""
+    devices = {"gpus": [{"name": "gpu0", "deviceName": resource}]}
+    meta = {"name": name, "namespace": namespace}
+    return {"metadata": meta, "spec": {"domain": {"devices": devices}}}
 
 
 async def _grant(admin: client.Client) -> None:
