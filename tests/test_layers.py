@@ -120,6 +120,7 @@ def test_no_module_imports_itself_through_others():
     assert set(ordered) == graph.modules
 
 
+@pytest.mark.long
 @pytest.mark.timeout(120)
 def test_each_module_imports_alone_and_without_a_warning(seed, full):
     """Alone is sampled unless `--full`; all of a package together is not."""

@@ -53,6 +53,7 @@ def test_a_seed_gives_the_same_run_each_time():
     assert end("same") == end("same")
 
 
+@pytest.mark.long
 @pytest.mark.timeout(60)
 def test_a_binder_that_releases_without_evidence_is_found_out_and_shrunk(monkeypatch):
     monkeypatch.setattr(release, "_of", lambda _scene, _looking, claim, _: [release._let_go(claim)])
