@@ -83,9 +83,13 @@ class Process:
             report=self.observing.told(standing.on_binder(self.client, self.clock)),
             leading=hold.valid,
         )
-        await _until_first(
-            self.binder.lead(hold), keeper.run(), _teardown.until_marked(self.caches)
-        )
+        end = self.caches.subscribe_served(keeper.wake)
+        try:
+            await _until_first(
+                self.binder.lead(hold), keeper.run(), _teardown.until_marked(self.caches)
+            )
+        finally:
+            end()
 
     async def contend(self) -> None:
         """Contend for the lease for ever; a leader that was deposed starts over as a follower."""

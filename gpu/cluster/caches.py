@@ -149,6 +149,18 @@ class Caches:
 
         return end
 
+    def subscribe_served(self, changed: Callable[[], None]) -> Callable[[], None]:
+        """Call `changed` when a kind begins or ceases to be served; returns what ends it."""
+        served = {kind: each.store.served for kind, each in self.reflectors.items()}
+
+        def look() -> None:
+            now = {kind: each.store.served for kind, each in self.reflectors.items()}
+            if now != served:
+                served.update(now)
+                changed()
+
+        return self.subscribe(look)
+
     # How far the stores are to be trusted.
 
     @property

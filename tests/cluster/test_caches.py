@@ -72,6 +72,28 @@ async def test_an_optional_kind_that_is_not_served_is_not_waited_for_and_read_on
         assert made.synced
 
 
+async def test_whoever_asks_is_told_when_a_kind_begins_and_ceases_to_be_served():
+    api = FakeCluster()
+    api.unserve(kinds.VMIS)
+    async with caching(api) as made:
+        await asyncio.wait_for(made.wait_synced(), 5)
+        told = []
+        end = made.subscribe_served(lambda: told.append(made.served(VMI)))
+        api.put(kinds.NAMESPACES, named("tenant-a"))
+        await asyncio.sleep(10)
+        assert told == []
+        api.serve(kinds.VMIS)
+        await asyncio.sleep(6)
+        assert told == [True]
+        api.unserve(kinds.VMIS)
+        await asyncio.sleep(60)
+        assert told == [True, False]
+        end()
+        api.serve(kinds.VMIS)
+        await asyncio.sleep(10)
+        assert told == [True, False]
+
+
 async def test_a_kind_of_ours_that_is_not_served_is_waited_for():
     api = FakeCluster()
     api.unserve(kinds.GPU_CLAIMS)
