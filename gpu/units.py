@@ -36,17 +36,17 @@ class Units(int):
         return super().__new__(cls, value)
 
 
+_SHOWN: Final = 80
+"""Characters of a value that an error text shows: it is a tenant's, of any length."""
 ZERO: Final = Units(0)
 ONE: Final = Units(1)
 
-_QUANTITY = re.compile(
-    r"([+-]?(?:\d+\.?\d*|\.\d+))([eE][+-]?\d+|[numkKMGTPE]|[KMGTPE]i)?", re.ASCII
-)
+_QUANTITY = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))([eE][+-]?\d+|[numkMGTPE]|[KMGTPE]i)?", re.ASCII)
 MOST: Final = 2**63 - 1
 """Kubernetes stores no larger quantity: it caps one."""
 _SUFFIX: Final[dict[str, Decimal]] = {
     "n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3"),
-    "k": Decimal("1e3"), "K": Decimal("1e3"), "M": Decimal("1e6"), "G": Decimal("1e9"),
+    "k": Decimal("1e3"), "M": Decimal("1e6"), "G": Decimal("1e9"),
     "T": Decimal("1e12"), "P": Decimal("1e15"), "E": Decimal("1e18"),
     "Ki": Decimal(2**10), "Mi": Decimal(2**20), "Gi": Decimal(2**30),
     "Ti": Decimal(2**40), "Pi": Decimal(2**50), "Ei": Decimal(2**60),
@@ -56,16 +56,16 @@ _SUFFIX: Final[dict[str, Decimal]] = {
 def parse_units(value: object) -> Units:
     """Read a Kubernetes quantity (number or text, `4`, `1k`, `2e1`, `4000m`) as whole units.
 
-    More than MOST reads as MOST. Raises UnitsError, with the text at fault, for what is no quantity,
-    a fraction or negative.
+    Blanks around a text are let be, as Kubernetes does. More than MOST reads as MOST. Raises
+    UnitsError, with the text at fault, for what is no quantity, a fraction or negative.
     """
     if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise UnitsError(f"{value!r} is not a quantity")
+        raise UnitsError(f"{_shown(value)} is not a quantity")
     if type(value) is int:
         return Units(min(value, MOST))
-    match = _QUANTITY.fullmatch(str(value))
+    match = _QUANTITY.fullmatch(str(value).strip(" "))
     if match is None:
-        raise UnitsError(f"{value!r} is not a quantity")
+        raise UnitsError(f"{_shown(value)} is not a quantity")
     number, suffix = match.groups()
     try:
         amount = Decimal(number)
@@ -74,15 +74,21 @@ def parse_units(value: object) -> Units:
         elif suffix:
             amount *= _SUFFIX[suffix]
     except InvalidOperation:
-        raise UnitsError(f"{value!r} is not a quantity") from None
+        raise UnitsError(f"{_shown(value)} is not a quantity") from None
     # Before any step that would write out the digits of 1e999999999.
     if amount < 0:
-        raise UnitsError(f"{value!r}: an amount cannot be negative")
+        raise UnitsError(f"{_shown(value)}: an amount cannot be negative")
     if amount > MOST:
         return Units(MOST)
     if amount != amount.to_integral_value():
-        raise UnitsError(f"{value!r} is a fraction: units are whole")
+        raise UnitsError(f"{_shown(value)} is a fraction: units are whole")
     return Units(int(amount))
+
+
+def _shown(value: object) -> str:
+    """Quote what was written, or as much of it as an error text needs."""
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
 def plain(value: object) -> int:

@@ -5,6 +5,7 @@ Naming of tenants and their namespaces: research/upstream 1.7 (cozystack's compu
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from gpu import keys
 from gpu.errors import UnitsError
@@ -12,6 +13,9 @@ from gpu.objects import meta
 from gpu.objects.decode import Fields, Raw
 from gpu.objects.meta import ObjectMeta
 from gpu.units import QuotaKey, TenantName, Units, parse_units
+
+_REQUESTS: Final = "requests."
+_LIMITS: Final = "limits."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +44,7 @@ class Declared:
 
     units: Mapping[QuotaKey, Units] = field(default_factory=dict)
     unreadable: Mapping[QuotaKey, str] = field(default_factory=dict)
+    """By key, what is wrong with its value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,32 +91,50 @@ def decode_namespace(raw: Raw) -> Namespace:
 
 
 def decode_release(raw: Raw) -> TenantRelease:
-    """Read a Tenant's HelmRelease; a value that is no quantity is listed, never fatal."""
+    """Read a Tenant's HelmRelease; a value that is no quantity is listed, never fatal.
+
+    What `spec.valuesFrom` would add is not read: the host puts no quotas there.
+    """
     fields = Fields(raw)
     head = replace(meta.decode_meta(fields), annotations={})
-    quotas = fields.child("spec").child("values").raw.get("resourceQuotas")
+    values = fields.child("spec").raw.get("values")
+    quotas = values.get("resourceQuotas") if isinstance(values, dict) else values
     return TenantRelease(
         meta=head,
         tenant=tenant_of_release(head.namespace, head.name),
-        declared=declared(quotas if isinstance(quotas, dict) else {}),
+        declared=declared(quotas) if isinstance(quotas, dict) else _no_table(quotas),
         raw=raw,
     )
 
 
 def decode_quota(raw: Raw) -> TenantQuota:
-    """Read the `tenant-quota` ResourceQuota: `requests.<raw name>` and bare keys with a slash."""
+    """Read the `tenant-quota` ResourceQuota: `requests.<raw name>` and bare keys with a slash.
+
+    Where both spellings are there, the smaller counts, as in Kubernetes.
+    """
     fields = Fields(raw)
     head = replace(meta.decode_meta(fields), annotations={})
     hard = fields.child("spec").child("hard").raw
+    bare = declared({key: value for key, value in hard.items() if not _is_prefixed(key)})
+    asked = declared(
+        {
+            key.removeprefix(_REQUESTS): value
+            for key, value in hard.items()
+            if key.startswith(_REQUESTS)
+        }
+    )
     return TenantQuota(
         meta=head,
         tenant=TenantName(head.namespace),
-        declared=declared(
-            {
-                key.removeprefix("requests."): value
-                for key, value in hard.items()
-                if not key.startswith("limits.")
-            }
+        declared=Declared(
+            units={
+                **bare.units,
+                **{
+                    key: min(units, bare.units.get(key, units))
+                    for key, units in asked.units.items()
+                },
+            },
+            unreadable={**bare.unreadable, **asked.unreadable},
         ),
         raw=raw,
     )
@@ -131,3 +154,16 @@ def declared(quotas: Mapping[str, object]) -> Declared:
             units[key] = Units(0)
             unreadable[key] = str(error)
     return Declared(units=units, unreadable=unreadable)
+
+
+def _no_table(quotas: object) -> Declared:
+    """Read quotas that have no keys: null is none; anything else leaves nothing to be ordered."""
+    if quotas is None:
+        return Declared()
+    total = QuotaKey(keys.QUOTA_TOTAL)
+    words = f"resourceQuotas is {type(quotas).__name__}, not a table of keys"
+    return Declared(units={total: Units(0)}, unreadable={total: words})
+
+
+def _is_prefixed(key: str) -> bool:
+    return key.startswith((_REQUESTS, _LIMITS))

@@ -236,11 +236,34 @@ def test_declared_quotas_are_read_in_every_form_and_what_is_none_counts_as_0():
     )
 
 
-@pytest.mark.parametrize("quotas", [None, [], "4"], ids=["null", "list", "text"])
-def test_quotas_that_are_no_map_declare_nothing(quotas):
+@pytest.mark.parametrize(
+    "values", [None, {}, {"resourceQuotas": None}, {"resourceQuotas": {}}], ids=str
+)
+def test_a_release_without_quotas_declares_nothing(values):
     raw = raw_release()
-    raw["spec"]["values"]["resourceQuotas"] = quotas
+    raw["spec"]["values"] = values
     assert tenants.decode_release(raw).declared == Declared()
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [({"resourceQuotas": []}, "list"), ({"resourceQuotas": "4"}, "str"), ("text", "str")],
+    ids=str,
+)
+def test_quotas_without_keys_leave_nothing_to_be_ordered(values, kind):
+    raw = raw_release()
+    raw["spec"]["values"] = values
+    assert tenants.decode_release(raw).declared == Declared(
+        units={"gpu.cozystack.io/total": 0},
+        unreadable={"gpu.cozystack.io/total": f"resourceQuotas is {kind}, not a table of keys"},
+    )
+
+
+def test_of_two_spellings_in_a_resource_quota_the_smaller_counts():
+    both = {f"requests.{H100}": "4", H100: "2", f"requests.{L40}": "1", L40: "x"}
+    assert a_quota(of=both).declared == Declared(
+        units={H100: 2, L40: 0}, unreadable={L40: "'x' is not a quantity"}
+    )
 
 
 def test_the_resource_quota_declares_what_it_limits_by_request():

@@ -11,9 +11,10 @@ from gpu.units import MOST, Units, parse_units
         (0, 0),
         ("4", 4),
         ("+3", 3),
+        (" 3", 3),
+        ("3 ", 3),
         ("-0", 0),
         ("1k", 1_000),
-        ("1K", 1_000),
         ("2e1", 20),
         ("2E1", 20),
         ("4000m", 4),
@@ -41,7 +42,9 @@ def test_a_quantity_reads_as_whole_units_in_every_form_kubernetes_takes(text, un
     [
         ("", "'' is not a quantity"),
         ("x", "'x' is not a quantity"),
-        ("5 ", "'5 ' is not a quantity"),
+        (" ", "' ' is not a quantity"),
+        ("1K", "'1K' is not a quantity"),
+        ("5\t", "'5\\t' is not a quantity"),
         ("1 k", "'1 k' is not a quantity"),
         ("k", "'k' is not a quantity"),
         ("1kk", "'1kk' is not a quantity"),
@@ -67,6 +70,12 @@ def test_what_is_no_whole_amount_is_refused_with_the_text_at_fault(text, why):
     with pytest.raises(UnitsError) as caught:
         parse_units(text)
     assert str(caught.value) == why
+
+
+def test_a_long_text_is_shown_in_part():
+    with pytest.raises(UnitsError) as caught:
+        parse_units("x" * 10_000)
+    assert len(str(caught.value)) == 80 + len("… is not a quantity")
 
 
 @pytest.mark.timeout(5)
