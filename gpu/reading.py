@@ -115,8 +115,10 @@ class Live:
         return self._world
 
     def _changed(self) -> None:
-        if self._world is not None:
-            self._newest = self._world.newest()
+        newest = None if self._world is None else self._world.newest()
+        if newest is not None:
+            # None while the snapshot is being made: the older one goes on serving then.
+            self._newest = newest
         self._world = None
 
 

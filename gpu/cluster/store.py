@@ -47,6 +47,8 @@ class Store(Generic[T]):
         self._report = report
         self._objects: dict[ObjectKey, T] = {}
         self._order: list[ObjectKey] = []
+        self._sorted: list[T] = []
+        """The objects as `_order` has their keys, so that a change costs a search, not a new list."""
         self._malformed: dict[ObjectKey, DecodeError] = {}
         self._versions: dict[ObjectKey, str] = {}  # of malformed objects
         self._items: tuple[T, ...] | None = ()
@@ -58,7 +60,7 @@ class Store(Generic[T]):
     def items(self) -> tuple[T, ...]:
         """Return every well-formed object in key order; the same tuple until something changes."""
         if self._items is None:
-            self._items = tuple(map(self._objects.__getitem__, self._order))
+            self._items = tuple(self._sorted)
         return self._items
 
     def get(self, key: ObjectKey) -> T | None:
@@ -69,7 +71,7 @@ class Store(Generic[T]):
         """Return the objects of one namespace in name order, without a look at any other."""
         first = bisect.bisect_left(self._order, ObjectKey(namespace, ""))
         last = bisect.bisect_left(self._order, ObjectKey(namespace + "\0", ""))
-        return tuple(map(self._objects.__getitem__, self._order[first:last]))
+        return tuple(self._sorted[first:last])
 
     @property
     def malformed(self) -> Mapping[ObjectKey, DecodeError]:
@@ -112,9 +114,7 @@ class Store(Generic[T]):
         else:
             changed = before is None or before != seen
             self._malformed.pop(key, None)
-            if before is None:
-                bisect.insort(self._order, key)
-            self._objects[key] = seen
+            self._keep(key, seen, is_new=before is None)
         self._items = None
         if changed:
             self._signal()
@@ -150,7 +150,17 @@ class Store(Generic[T]):
     ) -> None:
         self._objects, self._malformed, self._versions = objects, malformed, versions
         self._order = sorted(objects)
+        self._sorted = list(map(objects.__getitem__, self._order))
         self._items = None
+
+    def _keep(self, key: ObjectKey, item: T, *, is_new: bool) -> None:
+        at = bisect.bisect_left(self._order, key)
+        if is_new:
+            self._order.insert(at, key)
+            self._sorted.insert(at, item)
+        else:
+            self._sorted[at] = item
+        self._objects[key] = item
 
     def _read(self, key: ObjectKey, raw: Json) -> T | DecodeError:
         meta = raw.get("metadata")
@@ -171,7 +181,8 @@ class Store(Generic[T]):
         self._items = None
         self._versions.pop(key, None)
         if self._objects.pop(key, None) is not None:
-            self._order.pop(bisect.bisect_left(self._order, key))
+            at = bisect.bisect_left(self._order, key)
+            del self._order[at], self._sorted[at]
             return True
         return self._malformed.pop(key, None) is not None
 

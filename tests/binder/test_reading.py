@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpu import reading
+from gpu import reading, world
 from gpu.objects import claims, config_maps
 from gpu.objects.claims import GPUClaim
 from gpu.objects.config_maps import ConfigMap
@@ -316,6 +316,25 @@ def test_malformed_settings_leave_the_last_good_ones_in_force_and_live_follows_c
     cluster.changed()
     assert live.world() is not first
     assert live.world().settings == good
+
+
+def test_a_change_while_a_snapshot_is_being_made_does_not_have_the_next_made_of_nothing(
+    monkeypatch,
+):
+    cluster = Cluster()
+    live = Live(cluster)  # type: ignore[arg-type]  # only what Live calls
+    oldest = live.world().snapshot
+    cluster.changed()
+    made_of: list[Any] = []
+
+    def advance(before: Any, *given: Any) -> Any:
+        cluster.changed()  # on the event loop, while the thread is at work
+        made_of.append(live.world().newest())
+        return before
+
+    monkeypatch.setattr(world.advance, "advance", advance)
+    assert live.world().snapshot is oldest
+    assert made_of == [oldest]
 
 
 async def test_worlds_are_made_beside_the_event_loop():

@@ -1,6 +1,8 @@
 """Store: what is in it after a list and events, and when it signals."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gpu.errors import DecodeError
 from gpu.objects.meta import ObjectKey
@@ -188,3 +190,25 @@ async def test_waiting_for_the_first_list_ends_with_it():
     store = things.store()
     fill(store, version=1)
     await store.wait_synced()
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["put", "remove", "list"]), st.integers(0, 9)), max_size=40)
+)
+def test_items_are_what_events_left_in_key_order_however_they_came(events):
+    store, held = things.store(), {}
+    store.listing().finish("1")
+    for version, (event, number) in enumerate(events, start=2):
+        name = f"thing-{number}"
+        if event == "remove":
+            held.pop(name, None)
+            store.remove(thing(name, version))
+        elif event == "put":
+            held[name] = version
+            store.put(thing(name, version, n=version))
+        else:
+            held = {name: version}
+            fill(store, thing(name, version, n=version), version=version)
+        assert things.content(store) == dict(sorted(held.items()))
+        assert [item.meta.name for item in store.items()] == sorted(held)
+        assert [item.meta.name for item in store.in_namespace("ns")] == sorted(held)
