@@ -3,7 +3,8 @@
 A pod belongs to a VM when the VMI lists it in `status.activePods` or a claim attached to the VM has
 recorded it; an owner reference proves nothing, anyone can write one. For nodes, claims and pods of
 one VM share units on the same node only. For budgets, a VM's attached claims, whatever their phase
-and node, account for as many units of its pods.
+and node, account for as many units of each of its pods: a guest that migrates or starts anew has two
+for a while, and its tenant ordered its units once.
 """
 
 from collections.abc import Container, Iterable, Iterator, Mapping
@@ -107,17 +108,10 @@ def raw_units(
 ) -> dict[tuple[TenantName, ResourceName], int]:
     """Return pod units per namespace that no attached claim accounts for; budgets count them raw."""
     raw: dict[tuple[TenantName, ResourceName], int] = {}
-    asked: Sums = {}
     for pod, resource, units in wanted:
         vm = owned.get((pod.meta.namespace, pod.meta.uid))
-        if vm is None:
-            place = (TenantName(pod.meta.namespace), resource)
-            raw[place] = raw.get(place, 0) + units
-        else:
-            asked[vm, resource] = asked.get((vm, resource), 0) + units
-    for (vm, resource), amount in asked.items():
-        bare = amount - covered.get((vm, resource), 0)
+        bare = units if vm is None else units - covered.get((vm, resource), 0)
         if bare > 0:
-            place = (TenantName(vm.namespace), resource)
+            place = (TenantName(pod.meta.namespace), resource)
             raw[place] = raw.get(place, 0) + bare
     return raw

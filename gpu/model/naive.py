@@ -262,18 +262,18 @@ def _raw(cluster: Cluster) -> dict[TenantName, Counter[ResourceName]]:
 
 
 def _raw_of(cluster: Cluster, namespace: str) -> Counter[ResourceName]:
-    asked: Counter[tuple[ObjectKey | None, ResourceName]] = Counter()
-    for pod in filter(cluster.is_gpu_pod, cluster.found.pods_in[namespace].values()):
+    """Of each pod by itself: a VM that migrates has two, and its claims account for either."""
+    pods = [one for one in cluster.found.pods_in[namespace].values() if cluster.is_gpu_pod(one)]
+    covered: Counter[tuple[ObjectKey | None, ResourceName]] = Counter()
+    for claim in cluster.found.in_namespace.get(namespace, {}).values() if pods else ():
+        mine = cluster.resource(claim)
+        if claim.attached_to is not None and mine is not None:
+            covered[vm_of(claim), mine] += claim.count
+    raw: Counter[ResourceName] = Counter()
+    for pod in pods:
         for resource, units in pod.requests.items():
             if resource in cluster.counted:
-                asked[cluster.owner(pod), resource] += units
-    for claim in cluster.found.in_namespace.get(namespace, {}).values() if asked else ():
-        mine = cluster.resource(claim) if claim.attached_to is not None else None
-        if mine is not None and (vm_of(claim), mine) in asked:
-            asked[vm_of(claim), mine] -= claim.count
-    raw: Counter[ResourceName] = Counter()
-    for (_, resource), amount in asked.items():
-        raw[resource] += max(0, amount)
+                raw[resource] += max(0, units - covered[cluster.owner(pod), resource])
     return raw
 
 

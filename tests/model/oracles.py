@@ -125,22 +125,19 @@ def raw_units(objects, tenant, key):
     for resource in gpu_names(objects):
         if key not in {resource, keys.QUOTA_TOTAL}:
             continue
-        asked = {}
         for pod in objects["pods"]:
             if pod.phase in LIVE and pod.meta.namespace == tenant:
                 vm = vm_of_pod(objects, pod)
-                asked[vm] = asked.get(vm, 0) + pod.requests.get(resource, 0)
-        for vm, units in asked.items():
-            covered = sum(
-                claim.count
-                for claim in objects["claims"]
-                if vm is not None
-                and claim.meta.namespace == tenant
-                and claim.attached_to is not None
-                and claim.attached_to.vmi == vm
-                and resource_of(objects, claim) == resource
-            )
-            total += max(0, units - covered)
+                covered = sum(
+                    claim.count
+                    for claim in objects["claims"]
+                    if vm is not None
+                    and claim.meta.namespace == tenant
+                    and claim.attached_to is not None
+                    and claim.attached_to.vmi == vm
+                    and resource_of(objects, claim) == resource
+                )
+                total += max(0, pod.requests.get(resource, 0) - covered)
     return total
 
 

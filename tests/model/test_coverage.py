@@ -55,13 +55,25 @@ def test_only_live_pods_that_ask_for_a_gpu_want_any():
             2,
             id="another's is not covered",
         ),
+        pytest.param(
+            [a_pod("p", uid="mine", units=2), a_pod("q", uid="target", units=2)],
+            2,
+            0,
+            id="a guest that migrates has two pods and ordered its units once",
+        ),
+        pytest.param(
+            [a_pod("p", uid="mine", units=3), a_pod("q", uid="target", units=2)],
+            1,
+            3,
+            id="of each pod what is not covered",
+        ),
     ],
 )
 def test_pod_units_that_attached_claims_do_not_account_for_are_raw(pods, covered, raw):
     vm = Holder("tenant-a", "vm")
     found = coverage.raw_units(
         coverage.wants(pods, frozenset({H100})),
-        {("tenant-a", "mine"): vm},
+        {("tenant-a", "mine"): vm, ("tenant-a", "target"): vm},
         {(vm, H100): covered},
     )
     assert found == ({("tenant-a", H100): raw} if raw else {})
