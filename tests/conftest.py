@@ -13,6 +13,9 @@ GUARDED = ["apiserver", "gpu", "openapi", "policies"]
 REAL = Path(__file__).parent / "real"
 REAL_TIMEOUT = 120
 """Seconds; a real test may bring up a control plane and wait for controllers."""
+PROPERTY_TIMEOUT = 600
+"""Seconds; Hypothesis shrinks a failure for up to 300, and one that is cut off is never told."""
+FULL_TIMEOUT = 3_600
 
 hypothesis.settings.register_profile("full", max_examples=2_000, deadline=None)
 
@@ -37,12 +40,18 @@ def pytest_report_header(config: pytest.Config) -> str:
     return f"seed of sampled tests: --seed={config.option.seed}"
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    property_timeout = FULL_TIMEOUT if config.option.full else PROPERTY_TIMEOUT
     for item in items:
-        if REAL in item.path.parents:
+        is_real = REAL in item.path.parents
+        if is_real:
             item.add_marker(pytest.mark.real)
-            if item.get_closest_marker("timeout") is None:
-                item.add_marker(pytest.mark.timeout(REAL_TIMEOUT))
+        if item.get_closest_marker("timeout") is not None:
+            continue
+        if is_real:
+            item.add_marker(pytest.mark.timeout(REAL_TIMEOUT))
+        elif hypothesis.is_hypothesis_test(getattr(item, "obj", None)):
+            item.add_marker(pytest.mark.timeout(property_timeout))
 
 
 @pytest.fixture(scope="session")

@@ -7,10 +7,10 @@ import pytest
 
 from gpu.binder.changes import EndGuest, How, Lose, Place
 from gpu.binder.confirms import NodeOff, NoOtherPods, PodsEnded
-from gpu.binder.phases import moves
+from gpu.binder.phases import lost, moves
 from gpu.model.refusals import GuestMayRun, NoFreeUnits
 from gpu.model.sightings import Sightings
-from gpu.objects.claims import Cause, Displaced
+from gpu.objects.claims import Cause, Displaced, Phase
 from gpu.objects.meta import ObjectKey
 from tests.binder import raws
 from tests.binder.phases.node_stories import (
@@ -267,6 +267,17 @@ def test_room_that_a_set_on_its_way_will_take_is_given_to_no_other():
         pods=[*ending["pods"], *found["pods"]],
     )
     assert done(scene) == ["lose b"]
+
+
+def test_a_set_made_lost_does_not_get_the_room_of_one_on_its_way():
+    """Both left one node; whoever comes first there keeps what was found for it, pass after pass."""
+    ending = guest("ending", "vm-a")
+    claims = [a_hold("a", at=9, **ending["attached"]), a_hold("b", at=1)]
+    nodes = [*node_with(Cause.NODE_TAINTED), raws.a_node("n2", units=1)]
+    scene = a_scene(*claims, nodes=nodes, vmis=ending["vmis"], pods=ending["pods"])
+    assert done(scene) == ["lose b"]
+    assert [type(change) for change in lost.changes_of(scene)] == []
+    assert scene.draft.claim(ObjectKey("tenant-a", "b")).phase is Phase.LOST
 
 
 def test_a_lost_node_is_served_before_a_drain():
