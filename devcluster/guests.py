@@ -18,12 +18,14 @@ from typing import Any, Final
 from devcluster import clock
 from gpu import keys
 from gpu.cluster import client, errors
+from gpu.config import Config
 from gpu.objects import kinds, kubevirt
 from gpu.units import ClaimName
 
 KUBEVIRT: Final = "system:serviceaccount:cozy-kubevirt:kubevirt-controller"
 
 _AGAIN: Final = 0.02
+_TRIES: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +40,16 @@ class Start:
 
 
 class Guests:
-    """VMs of one namespace. It acts with KubeVirt's name and an administrator's rights."""
+    """VMs of one namespace. It acts with KubeVirt's name and an administrator's rights.
+
+    A launcher is let past its gate in the controller's name, as the policies want it.
+    """
 
     def __init__(
         self, admin: client.Client, namespace: str, labels: Mapping[str, str] | None = None
     ) -> None:
         self._api = admin.acting_as(KUBEVIRT, ["system:masters"])
+        self._controller = admin.acting_as(Config().controller_user, ["system:masters"])
         self._namespace = namespace
         self._labels = dict(labels or {})
 
@@ -116,9 +122,7 @@ class Guests:
         """Let a launcher past its gate onto a node, as the pin does, and its guest come up."""
         for claim in claims:
             await self._note(claim, gated, node)
-        await self._api.patch(
-            kinds.PODS, gated.pod, {"spec": {"schedulingGates": None}}, self._namespace
-        )
+        await self._ungate(gated)
         target = {"apiVersion": "v1", "kind": "Node", "name": node}
         meta = {"name": gated.pod, "namespace": self._namespace}
         await self._api.create_subresource(
@@ -175,6 +179,24 @@ class Guests:
                 return await self._attach(claim, {"uid": gated.uid, "pods": pods}, version)
             except errors.Conflict:
                 await asyncio.sleep(_AGAIN)
+
+    async def _ungate(self, gated: Start) -> None:
+        """Take the gate off under the term that leads; a leader may change in between."""
+        for attempt in range(_TRIES):
+            binder = await self._api.get(kinds.GPU_BINDERS, keys.BINDER_NAME)
+            term = str(binder.get("status", {}).get("term", 0))
+            patch = {
+                "metadata": {"annotations": {keys.TERM_ANNOTATION: term}},
+                "spec": {"schedulingGates": None},
+            }
+            try:
+                await self._controller.patch(kinds.PODS, gated.pod, patch, self._namespace)
+            except errors.Forbidden:
+                if attempt == _TRIES - 1:
+                    raise
+                await asyncio.sleep(_AGAIN)
+            else:
+                return
 
     async def _pod_phase(self, start: Start, phase: str) -> None:
         status = {"status": {"phase": phase}}

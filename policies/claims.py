@@ -9,7 +9,7 @@ from typing import Final
 from gpu import keys
 from gpu.config import Config
 from gpu.objects import kinds
-from policies import cel
+from policies import cel, users
 from policies.shapes import Binding, Missing, Named, Param, Policy, Rule, Stay, Validation
 
 FIELDS: Final = ("phase", "nodeName", "boundAt", "term")
@@ -35,7 +35,7 @@ def _writer(config: Config) -> Policy:
         conditions=(_CHANGES,),
         validations=(
             Validation(
-                expression=cel.one_of("request.userInfo.username", (config.controller_user,)),
+                expression=users.is_controller(config),
                 message=cel.message(
                     "gpuclaim {namespace}/{name}: "
                     + ", ".join(f"status.{field}" for field in FIELDS)

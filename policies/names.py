@@ -18,15 +18,9 @@ from typing import Final
 from gpu import keys, settings
 from gpu.config import Config
 from gpu.objects import kinds
-from policies import cel
-from policies.shapes import Binding, Missing, Named, Param, Policy, Rule, Validation
+from policies import cel, tenants
+from policies.shapes import Missing, Named, Param, Policy, Rule, Validation
 
-TENANT_LABEL: Final = "tenant.cozystack.io/tenant-root"
-"""On the namespace of every tenant but the root, which is told by its name."""
-
-_IN_TENANT: Final = Named(
-    "tenant-namespace", f"request.namespace.startsWith({cel.quote(keys.TENANT_NAMESPACE_PREFIX)})"
-)
 _DENIED: Final = (
     f"params.?data[?{cel.quote(settings.RAW_RESOURCE_NAMES)}].orValue('') == "
     f"{cel.quote(settings.RawNames.DENIED.value)}"
@@ -81,7 +75,7 @@ def _policy(  # one shape for both kinds
         topic=topic,
         rule=rule,
         param_kind=kinds.CONFIG_MAPS,
-        conditions=(_IN_TENANT, *conditions),
+        conditions=(tenants.CONDITION, *conditions),
         variables=(
             Named("denied", _DENIED),
             Named("names", _NAMES),
@@ -102,15 +96,7 @@ def _policy(  # one shape for both kinds
                 fallback="raw GPU resource names are denied here; order a class instead",
             ),
         ),
-        bindings=(
-            Binding(namespaces_with=TENANT_LABEL, param=param, when_enabled=True),
-            Binding(
-                suffix="root",
-                namespaces_named=(keys.TENANT_ROOT,),
-                param=param,
-                when_enabled=True,
-            ),
-        ),
+        bindings=tenants.bindings(param=param, when_enabled=True),
         optional=optional,
     )
 

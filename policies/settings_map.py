@@ -10,16 +10,8 @@ from typing import Final
 from gpu import keys
 from gpu.config import Config
 from gpu.objects import kinds
-from policies import cel
+from policies import cel, users
 from policies.shapes import Binding, Named, Policy, Rule, Validation
-
-CLEANERS: Final = (
-    "system:serviceaccount:kube-system:namespace-controller",
-    "system:serviceaccount:kube-system:generic-garbage-collector",
-    "system:kube-controller-manager",
-)
-"""May delete it, so that deleting its namespace never hangs; the last where kube-controller-manager
-runs without --use-service-account-credentials."""
 
 # A collection is deleted object by object, each seen as oldObject; on create object has the name,
 # a generated one too.
@@ -28,10 +20,7 @@ _NAME: Final = "(object != null ? object : oldObject).metadata.name"
 
 def policies(config: Config) -> tuple[Policy, ...]:
     """Return the policy that guards the settings ConfigMap and the copies of it."""
-    written_by_us = cel.one_of("request.userInfo.username", (config.controller_user,))
-    cleaned_up = cel.all_of(
-        "request.operation == 'DELETE'", cel.one_of("request.userInfo.username", CLEANERS)
-    )
+    cleaned_up = cel.all_of("request.operation == 'DELETE'", users.is_one_of(*users.CLEANERS))
     return (
         Policy(
             topic="settings",
@@ -47,7 +36,7 @@ def policies(config: Config) -> tuple[Policy, ...]:
             ),
             validations=(
                 Validation(
-                    expression=cel.any_of(written_by_us, cleaned_up),
+                    expression=cel.any_of(users.is_controller(config), cleaned_up),
                     message=cel.message(
                         "configmap {namespace}/{name}: only the GPU controller "
                         f"({config.controller_user}) writes it; change rawResourceNames in the "

@@ -9,7 +9,7 @@ import yaml
 
 from gpu import keys
 from gpu.config import Config, PolicyMode
-from policies import bundle
+from policies import bundle, users
 from policies.shapes import LABELS, Policy, Stay
 
 ROOT = Path(__file__).parents[2]
@@ -31,6 +31,12 @@ def test_the_bundle_is_these_policies_in_this_order():
         ("cozystack-gpu-keeper-policy", "forever", "Ignore"),
         ("cozystack-gpu-placement-policy", "managed", "Fail"),
         ("cozystack-gpu-term-policy", "always", "Fail"),
+        ("cozystack-gpu-claim-marks-policy", "managed", "Fail"),
+        ("cozystack-gpu-class-marks-policy", "managed", "Fail"),
+        ("cozystack-gpu-usage-records-policy", "managed", "Fail"),
+        ("cozystack-gpu-usage-monitor-policy", "managed", "Fail"),
+        ("cozystack-gpu-gate-policy", "managed", "Fail"),
+        ("cozystack-gpu-pin-term-policy", "always", "Ignore"),
         ("cozystack-gpu-raw-names-policy", "managed", "Fail"),
         ("cozystack-gpu-vmi-raw-names-policy", "managed", "Fail"),
     ]
@@ -44,7 +50,9 @@ def test_a_policy_is_in_the_style_of_the_host(policy: Policy):
     for validation in document["spec"]["validations"]:
         assert validation["reason"] == "Forbidden"
         assert validation["message"]
-        assert "request.namespace" in validation["messageExpression"] or policy.topic == "keeper"
+        assert "request.namespace" in validation["messageExpression"] or (
+            not policy.rule.kind.namespaced
+        )
         assert len(validation["messageExpression"]) < 5 * 1024
     for binding in policy.bindings:
         assert policy.binding_document(binding)["spec"]["validationActions"] == ["Deny"]
@@ -52,20 +60,30 @@ def test_a_policy_is_in_the_style_of_the_host(policy: Policy):
 
 @every_policy
 def test_a_policy_names_no_user_but_those_of_the_config(policy: Policy):
-    users = set(re.findall(r"system:serviceaccount:[a-z0-9:-]+", str(policy.document())))
-    assert users <= {
+    named = set(re.findall(r"system:serviceaccount:[a-z0-9:-]+", str(policy.document())))
+    assert named <= {
         CONFIG.controller_user,
         CONFIG.kubevirt_controller_user,
         "system:serviceaccount:kube-system:namespace-controller",
         "system:serviceaccount:kube-system:generic-garbage-collector",
+        *({users.HOST_CONTROLLER} if policy.topic == "usage-records" else ()),
     }
+    assert "userInfo.groups" not in str(policy.document())
 
 
 @every_policy
 def test_no_rule_depends_on_what_a_tenant_can_write(policy: Policy):
+    """But for the two keys whose writing itself is what a policy refuses."""
     text = str([policy.conditions, policy.variables, [v.expression for v in policy.validations]])
-    assert "labels" not in text
-    assert "annotations" not in text
+    asked = {key.strip("'\\") for key in re.findall(r"(?:labels|annotations)\[\?([^]]+)\]", text)}
+    assert asked == {
+        "claim-marks": {keys.TEMPLATE_CLAIM_LABEL},
+        "gate": {keys.TERM_ANNOTATION},
+        "pin-term": {keys.TERM_ANNOTATION},
+    }.get(policy.topic, set())
+    assert len(re.findall("labels|annotations", text)) == len(
+        re.findall(r"(?:labels|annotations)\[", text)
+    )
 
 
 @every_policy
@@ -90,7 +108,8 @@ def _named(name: str) -> dict[str, Any]:
     return {"key": "kubernetes.io/metadata.name", "operator": "In", "values": [name]}
 
 
-def test_only_the_fence_refuses_when_its_parameter_is_missing():
+def test_only_the_fence_of_claims_refuses_when_its_parameter_is_missing():
+    """A parameter is looked for before any condition is asked: a policy of pods must not deny."""
     missing = {
         policy.topic: binding.param.missing.value
         for policy in POLICIES
@@ -100,6 +119,7 @@ def test_only_the_fence_refuses_when_its_parameter_is_missing():
     assert missing == {
         "keeper": "Allow",
         "term": "Deny",
+        "pin-term": "Allow",
         "raw-names": "Allow",
         "vmi-raw-names": "Allow",
     }
@@ -122,8 +142,8 @@ def test_a_config_map_parameter_is_always_bound():
     ("mode", "topics"),
     [
         (PolicyMode.MANAGED, [policy.topic for policy in POLICIES]),
-        (PolicyMode.RENDERED, ["keeper", "term"]),
-        (PolicyMode.OFF, ["keeper", "term"]),
+        (PolicyMode.RENDERED, ["keeper", "term", "pin-term"]),
+        (PolicyMode.OFF, ["keeper", "term", "pin-term"]),
     ],
 )
 def test_the_leader_keeps_what_the_mode_leaves_to_it(mode: PolicyMode, topics: list[str]):
@@ -140,14 +160,32 @@ def test_what_is_rendered_is_what_the_leader_would_not_keep():
     assert documents == list(bundle.documents(CONFIG))
 
 
-def test_rendered_with_the_feature_off_leaves_raw_names_unbound():
-    off = Config(enabled=False)
-    bindings = [
-        item["metadata"]["name"]
-        for item in bundle.documents(off)
+def test_with_the_feature_off_only_what_starts_pods_is_unbound():
+    """What guards stored state stays: claims are let go and usage is recorded with it off too."""
+    bound = {policy.topic for policy in POLICIES if bundle.wanted_bindings(policy, enabled=False)}
+    assert {policy.topic for policy in POLICIES} - bound == {
+        "gate",
+        "pin-term",
+        "raw-names",
+        "vmi-raw-names",
+    }
+    rendered = {
+        item["spec"]["policyName"]
+        for item in bundle.documents(Config(enabled=False))
         if item["kind"] == "ValidatingAdmissionPolicyBinding"
-    ]
-    assert bindings == ["cozystack-gpu-settings-policy", "cozystack-gpu-placement-policy"]
+    }
+    assert rendered == {
+        policy.name for policy in POLICIES if policy.stay is Stay.MANAGED and policy.topic in bound
+    }
+
+
+def test_only_policies_of_the_hosts_kinds_may_wait_for_ever():
+    optional = {policy.rule.kind.group for policy in POLICIES if policy.optional}
+    assert optional == {"kubevirt.io", "cozystack.io"}
+    assert {policy.rule.kind.group for policy in POLICIES if not policy.optional} == {
+        "",
+        keys.GROUP,
+    }
 
 
 def test_the_chart_puts_its_own_account_into_the_text():

@@ -16,7 +16,7 @@ from policies.standing import Reason, Standing
 from tests.fakes.cluster import FakeCluster, Fault, Write
 
 CONFIG = Config()
-OURS = (kinds.GPU_CLAIMS, kinds.GPU_BINDERS)
+OURS = (kinds.GPU_CLAIMS, kinds.GPU_CLASSES, kinds.GPU_BINDERS)
 FENCE = "cozystack-gpu-term-policy"
 SETTINGS = "cozystack-gpu-settings-policy"
 RAW_NAMES = "cozystack-gpu-raw-names-policy"
@@ -73,16 +73,15 @@ async def test_policies_are_written_before_bindings_and_the_keeper_before_what_m
 ):
     said = Said()
     assert await keeping(cluster, said).once() == keeper.SETTLE
-    names = [
-        SETTINGS,
-        "cozystack-gpu-keeper-policy",
-        "cozystack-gpu-placement-policy",
-        FENCE,
-        RAW_NAMES,
-    ]
+    policies = [policy for policy in bundle.policies(CONFIG) if not policy.optional]
+    assert [policy.topic for policy in policies][:2] == ["settings", "keeper"]
     assert written(cluster) == [
-        *((kinds.POLICIES, name) for name in names),
-        *((kinds.POLICY_BINDINGS, name) for name in (*names, f"{RAW_NAMES}-root")),
+        *((kinds.POLICIES, policy.name) for policy in policies),
+        *(
+            (kinds.POLICY_BINDINGS, policy.binding_name(binding))
+            for policy in policies
+            for binding in policy.bindings
+        ),
     ]
     assert said == [
         Standing(reason=Reason.CURRENT, message="every policy is stored as this version means it")
@@ -118,11 +117,15 @@ async def test_kinds_of_ours_that_are_not_served_hold_back_their_policies(cluste
     assert said == [
         Standing(
             reason=Reason.KIND_NOT_SERVED,
-            message="not served: gpubinders.gpu.cozystack.io, gpuclaims.gpu.cozystack.io; install "
-            "the chart's CRDs",
+            message="not served: gpubinders.gpu.cozystack.io, gpuclaims.gpu.cozystack.io, "
+            "gpuclasses.gpu.cozystack.io; install the chart's CRDs",
         )
     ]
-    assert await stored(cluster, kinds.POLICIES) == [RAW_NAMES, SETTINGS]
+    assert await stored(cluster, kinds.POLICIES) == [
+        "cozystack-gpu-gate-policy",
+        RAW_NAMES,
+        SETTINGS,
+    ]
 
 
 async def test_a_binding_waits_for_its_parameter_and_the_policy_does_not(cluster: FakeCluster):
@@ -137,10 +140,12 @@ async def test_a_binding_waits_for_its_parameter_and_the_policy_does_not(cluster
         "leader writes it in its next pass",
     )
     assert FENCE in await stored(cluster, kinds.POLICIES)
-    assert await stored(cluster, kinds.POLICY_BINDINGS) == [
-        "cozystack-gpu-placement-policy",
-        SETTINGS,
-    ]
+    assert set(await stored(cluster, kinds.POLICY_BINDINGS)) == {
+        policy.binding_name(binding)
+        for policy in bundle.policies(CONFIG)
+        if policy.param_kind is None and not policy.optional
+        for binding in policy.bindings
+    }
     put_binder(cluster)
     put_settings(cluster)
     await kept.once()

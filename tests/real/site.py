@@ -15,7 +15,9 @@ from devcluster.plane import ControlPlane
 from gpu import keys
 from gpu.cluster import errors
 from gpu.cluster.client import Client
+from gpu.config import Config
 from gpu.objects import kinds
+from policies import users
 
 H100 = "nvidia.com/GH100_H100"
 FAST = (
@@ -59,6 +61,14 @@ class Site:
     def person(self, tenant: str, level: str = "admin") -> Client:
         """Return a client with the rights of a person of the tenant."""
         return tenants.acting(self.admin, tenant, level)
+
+    def controller(self) -> Client:
+        """Return a client with the controller's name: for writes refused to everybody else."""
+        return self.admin.acting_as(Config().controller_user, ("system:masters",))
+
+    def host(self) -> Client:
+        """Return a client with the name of the host's controller, which may delete records."""
+        return self.admin.acting_as(users.HOST_CONTROLLER, ("system:masters",))
 
     async def order(self, tenant: str, name: str, class_name: str, count: int = 1) -> None:
         """Order as a person of the tenant."""

@@ -79,7 +79,7 @@ async def asked(binaries_built, tmp_path_factory) -> set[tuple[str, str, bool]]:
 
 async def records(site: sites.Site) -> None:
     """Have a record healed, then lose it to a host, then have its monitor healed."""
-    api, name, monitor = site.admin, "gpuclaim-held", keys.USAGE_MONITOR_NAME
+    api, name, monitor = site.controller(), "gpuclaim-held", keys.USAGE_MONITOR_NAME
 
     async def operational() -> bool:
         return bool((await api.get(kinds.WORKLOADS, name, "tenant-a"))["status"]["operational"])
@@ -93,7 +93,7 @@ async def records(site: sites.Site) -> None:
 
     await api.patch(kinds.WORKLOADS, name, {"status": {"operational": False}}, "tenant-a")
     await sites.until(operational, 15, "the record healed")
-    await api.delete(kinds.WORKLOADS, name, "tenant-a")
+    await site.host().delete(kinds.WORKLOADS, name, "tenant-a")
     await sites.until(selects_something, 15, "a monitor of records")
     empty = {"spec": {"selector": {keys.USAGE_MONITOR_SELECTOR_LABEL: None}}}
     await api.patch(kinds.WORKLOAD_MONITORS, monitor, empty, "tenant-a")

@@ -58,7 +58,7 @@ class Host:
     """Cozystack's workload controller: one without a monitor that is there is deleted at once."""
 
     def __init__(self, site) -> None:
-        self._admin = site.admin
+        self._admin = site.host()
         self.deleted: list[str] = []
 
     async def run(self) -> None:
@@ -170,12 +170,12 @@ async def test_with_the_feature_off_records_are_kept(site):
     await recorded(site, "tenant-b", "held", monitor=keys.USAGE_MONITOR_NAME)
     await site.product.stop()
     wrong = {"status": {"operational": False}}
-    await site.admin.patch(kinds.WORKLOADS, "gpuclaim-held", wrong, "tenant-b")
+    await site.controller().patch(kinds.WORKLOADS, "gpuclaim-held", wrong, "tenant-b")
     await site.product.start(flags=(*sites.FAST, "--no-enabled"))
 
     async def healed():
         return (await records(site, "tenant-b"))["gpuclaim-held"]["status"]["operational"]
 
     await sites.until(healed, 20, "the record healed")
-    await site.admin.delete(kinds.WORKLOADS, "gpuclaim-held", "tenant-b")
+    await site.host().delete(kinds.WORKLOADS, "gpuclaim-held", "tenant-b")
     await recorded(site, "tenant-b", "held", monitor=keys.USAGE_MONITOR_NAME)
