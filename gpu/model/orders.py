@@ -9,7 +9,7 @@ asker works through them, oldest first, binding each that is accepted.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from gpu.model import budgets, entry, mates, placement, refusals, tenancy, turns
@@ -123,7 +123,9 @@ def queued(snapshot: Snapshot, before: Age | None = None) -> Draft:
     """
     if before is None and snapshot.memo.queued is not None:
         return snapshot.memo.queued
-    draft = snapshot.draft()
+    # Of a copy: the snapshot keeps the draft, and a circle of both would live on until a garbage
+    # collection, which holds every thread while it walks all that a snapshot has.
+    draft = replace(snapshot, memo=replace(snapshot.memo)).draft()
     turns.serve_lost(draft)
     for claim in waiting(snapshot):
         if before is not None and claim.age >= before:

@@ -1,3 +1,5 @@
+import gc
+
 import pytest
 
 from gpu.model import orders
@@ -17,6 +19,7 @@ from gpu.model.refusals import (
     OverBudget,
     OverMaxCount,
 )
+from gpu.model.snapshot import Snapshot
 from tests.builders import (
     H100,
     L40,
@@ -245,3 +248,20 @@ def test_asking_twice_gives_the_same_answer():
 
 def test_the_most_of_a_class_nobody_knows_is_none():
     assert orders.most(a_snapshot(), "tenant-a", "nope") == 0
+
+
+def test_a_snapshot_that_was_asked_goes_with_its_last_user():
+    def alive() -> int:
+        return sum(type(thing) is Snapshot for thing in gc.get_objects())
+
+    gc.collect()
+    before = alive()
+    gc.disable()
+    try:
+        asked = a_snapshot(classes=[a_class()], nodes=[a_node()], claims=[a_claim()])
+        assert orders.most(asked, "tenant-a", "h100") == 7
+        assert asked.memo.queued is not None
+        del asked
+        assert alive() == before
+    finally:
+        gc.enable()
