@@ -13,6 +13,9 @@ _LATENCY: Final = (
     8.0, 10.0, 15.0, 20.0, 30.0, 45.0, 60.0,
 )  # fmt: skip
 _PASS: Final = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
+_ADMISSION: Final = (
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0,
+)  # fmt: skip
 _LAG: Final = (0.001, 0.002, 0.005, 0.01, 0.015, 0.02, 0.03, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
 _REQUEST: Final = ("verb", "group", "version", "resource", "subresource", "scope", "component")
 
@@ -27,6 +30,8 @@ class Metrics:
     long_running: Gauge
     in_flight: Gauge
     watch_events: Counter
+    admissions: Counter
+    admission_seconds: Histogram
     terminations: Counter
     tls_reload_errors: Counter
     trust_errors: Counter
@@ -47,6 +52,9 @@ class Metrics:
     settings_valid: Gauge
     settings_writes: Counter
     policies_current: Gauge
+    canary_proved: Gauge
+    canary_answers: Counter
+    canary_last_proof: Gauge
     plans_refused: Counter
     events: Counter
     checks: Gauge = field(repr=False)
@@ -90,6 +98,19 @@ def create() -> Metrics:
             "Watch events sent.",
             ("group", "version", "resource"),
             registry=registry,
+        ),
+        admissions=Counter(
+            "cozystack_gpu_admission_reviews_total",
+            "Admission reviews by webhook and outcome: allowed, refused, unavailable, failed.",
+            ("webhook", "outcome"),
+            registry=registry,
+        ),
+        admission_seconds=Histogram(
+            "cozystack_gpu_admission_duration_seconds",
+            "Seconds an admission review took, by webhook.",
+            ("webhook",),
+            registry=registry,
+            buckets=_ADMISSION,
         ),
         terminations=Counter(
             "apiserver_request_terminations_total",
@@ -198,6 +219,23 @@ def create() -> Metrics:
         policies_current=Gauge(
             "cozystack_gpu_policies_current",
             "1 while the policies in the cluster are those of this version.",
+            registry=registry,
+        ),
+        canary_proved=Gauge(
+            "cozystack_gpu_policy_canary_proved",
+            "1 while the policies of an API server use the current settings; on the leader.",
+            ("server",),
+            registry=registry,
+        ),
+        canary_answers=Counter(
+            "cozystack_gpu_policy_canary_answers_total",
+            "API servers asked whether their policies use the current settings, by finding.",
+            ("finding",),
+            registry=registry,
+        ),
+        canary_last_proof=Gauge(
+            "cozystack_gpu_policy_canary_last_proof_timestamp_seconds",
+            "When all API servers last proved to use the current settings; 0 before that.",
             registry=registry,
         ),
         plans_refused=Counter(

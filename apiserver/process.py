@@ -20,7 +20,7 @@ import structlog
 from aiohttp import web
 
 import policies.keeper
-from apiserver import app, appkeys, authn, authz, logs, metrics, tls, trust
+from apiserver import admissions, app, appkeys, authn, authz, logs, metrics, tls, trust
 from apiserver import teardown as _teardown
 from apiserver.checks import Health
 from apiserver.clock import SystemClock
@@ -28,6 +28,7 @@ from apiserver.flags import LogFormat, ServeConfig
 from apiserver.observing import Observing
 from apiserver.projection import Projection
 from apiserver.source import CachesSource
+from apiserver.views import Views
 from gpu import keys
 from gpu.binder.lead import Binder
 from gpu.binder.replaying import Saves
@@ -62,6 +63,7 @@ class Process:
     caches: Caches
     source: CachesSource
     projection: Projection
+    views: Views
     trust: trust.Keeper
     serving: tls.Serving
     health: Health
@@ -166,6 +168,8 @@ def _build(  # noqa: PLR0917 -- what `serve` opened, handed on once
     caches = Caches(client, report=observing.malformed)
     source = CachesSource(caches, client)
     projection = Projection(source, enabled=settings.config.enabled)
+    # A source of their own: a snapshot answers one thread, and lists are made in another.
+    views = Views(CachesSource(caches, client))
     keeper = trust.Keeper(
         reviewer,
         changed=lambda found: certificate.trust(found.authorities),
@@ -182,6 +186,7 @@ def _build(  # noqa: PLR0917 -- what `serve` opened, handed on once
         authorizer=authz.Authorizer(reviewer),
         projection=projection,
         metrics=made,
+        admission=admissions.build(views, settings.config),
         health=health,
         build=appkeys.Build(version=metadata.version("cozystack-gpu")),
     )
@@ -193,6 +198,7 @@ def _build(  # noqa: PLR0917 -- what `serve` opened, handed on once
         caches=caches,
         source=source,
         projection=projection,
+        views=views,
         trust=keeper,
         serving=certificate,
         health=health,
@@ -282,6 +288,13 @@ async def _settle_memory(caches: Caches) -> None:
     gc.set_threshold(*_GC_THRESHOLDS)
 
 
+async def _views(process: Process) -> None:
+    """Have views made once there is anything to show; with the feature off nobody asks for one."""
+    await process.caches.wait_synced()
+    if process.serve.config.enabled:
+        await process.views.run()
+
+
 def _background(process: Process) -> dict[str, Coroutine[Any, Any, None]]:
     return {
         "trust": process.trust.run(),
@@ -289,6 +302,7 @@ def _background(process: Process) -> dict[str, Coroutine[Any, Any, None]]:
         "caches": process.caches.run(),
         "memory": _settle_memory(process.caches),
         "projection": process.projection.run(),
+        "views": _views(process),
         "gauges": process.observing.gauges(process.caches, process.recorder, process.clock),
         "events": process.recorder.run(),
         "loop lag": process.observing.loop_lag(),

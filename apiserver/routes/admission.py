@@ -1,5 +1,6 @@
 """POST /admission/{name}: decode an AdmissionReview, call its handler, encode; no rule lives here."""
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -13,6 +14,9 @@ from apiserver.wire.status import BadRequest, StatusError
 from apiserver.wire.values import JsonObject, json_line
 
 API_VERSION: Final = "admission.k8s.io/v1"
+
+_FAILED: Final = status.InternalError.code
+_UNAVAILABLE: Final = status.Unavailable.code
 
 log = structlog.get_logger(__name__)
 
@@ -28,13 +32,19 @@ class Review(msgspec.Struct, rename="camel"):
 async def review(request: web.Request) -> web.StreamResponse:
     """Answer a review. Whatever a handler raises becomes a refusal, never a failed call."""
     name = request.match_info["name"]
-    handler = request.app[appkeys.SERVICES].admission.get(name)
+    services = request.app[appkeys.SERVICES]
+    handler = services.admission.get(name)
     if handler is None:
         raise status.no_such_path()
     if request.content_type not in {"application/json", "application/octet-stream"}:
         raise status.unsupported_media_type(("application/json",))
     asked = decode(await request.read())
-    response = {"uid": asked["uid"], **await _answer(name, handler, asked)}
+    begun = asyncio.get_running_loop().time()
+    found = await _answer(name, handler, asked)
+    took = asyncio.get_running_loop().time() - begun
+    services.metrics.admissions.labels(name, outcome(found)).inc()
+    services.metrics.admission_seconds.labels(name).observe(took)
+    response = {"uid": asked["uid"], **found}
     answer: JsonObject = {
         "apiVersion": API_VERSION,
         "kind": "AdmissionReview",
@@ -54,6 +64,14 @@ def decode(body: bytes) -> dict[str, Any]:
     if not isinstance(found.request.get("uid"), str):
         raise BadRequest("not an AdmissionReview: request.uid is missing")
     return found.request
+
+
+def outcome(response: Mapping[str, Any]) -> str:
+    """Say what became of a review: allowed, refused, unavailable (not judged), or failed (a bug)."""
+    if response["allowed"]:
+        return "allowed"
+    code = response.get("status", {}).get("code", 0)
+    return {_FAILED: "failed", _UNAVAILABLE: "unavailable"}.get(code, "refused")
 
 
 async def _answer(name: str, handler: appkeys.Admit, asked: Mapping[str, Any]) -> Mapping[str, Any]:

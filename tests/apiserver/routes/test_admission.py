@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from apiserver.wire.status import Forbidden
+from apiserver.wire.status import Forbidden, Unavailable
 from tests.apiserver import fakes
 
 
@@ -90,3 +90,27 @@ async def test_a_review_needs_no_credential(serve):
     client = await serve(face, admission={"allow": allow})
     await client.post("/admission/allow", json=a_review(operation="CREATE"))
     assert face.access.asked == []
+
+
+async def unavailable(request):
+    raise Unavailable("starting")
+
+
+@pytest.mark.parametrize(
+    ("name", "handler", "outcome"),
+    [
+        pytest.param("orders", allow, "allowed", id="allowed"),
+        pytest.param("orders", deny, "refused", id="refused"),
+        pytest.param("tenants", unavailable, "unavailable", id="unavailable"),
+        pytest.param("orders", fail, "failed", id="failed"),
+    ],
+)
+async def test_each_review_is_counted_by_webhook_and_outcome(serve, name, handler, outcome):
+    face = fakes.a_face()
+    client = await serve(face, admission={name: handler})
+    await client.post(f"/admission/{name}", json=a_review(operation="CREATE"))
+    registry = face.services.metrics.registry
+    labels = {"webhook": name, "outcome": outcome}
+    timed = {"webhook": name}
+    assert registry.get_sample_value("cozystack_gpu_admission_reviews_total", labels) == 1
+    assert registry.get_sample_value("cozystack_gpu_admission_duration_seconds_count", timed) == 1

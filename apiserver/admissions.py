@@ -1,0 +1,62 @@
+"""What each webhook answers: decode, ask a view, within two seconds; the rules are in gpu.admission."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from apiserver.appkeys import Admit
+from apiserver.views import Views
+from apiserver.wire.status import BadRequest
+from gpu.admission import orders, review
+from gpu.admission.review import Allowed, Answer, Review
+from gpu.config import Config
+from gpu.errors import DecodeError
+from gpu.world import World
+
+WITHIN: Final = 2.0
+"""Seconds; kube-apiserver is told to wait three."""
+
+Judge = Callable[[Review, World], Answer]
+
+
+def build(views: Views, config: Config) -> dict[str, Admit]:
+    """Return the handlers by the names under which the chart registers them."""
+    if not config.enabled:
+        return {"orders": always(orders.OFF)}
+    return {"orders": judged(views, lambda asked, world: orders.answer(asked, world, config))}
+
+
+def judged(views: Views, judge: Judge, *, within: float = WITHIN) -> Admit:
+    """Return a handler that puts each review to a view; a denial is one of a view as new as it."""
+
+    async def admit(request: Mapping[str, Any]) -> Mapping[str, Any]:
+        asked = _decoded(request)
+        try:
+            async with asyncio.timeout(within):
+                answer = await views.ask(lambda world: judge(asked, world), is_final=_is_allowed)
+        except TimeoutError:
+            answer = review.unavailable("the GPU service could not judge it in time: try again")
+        return review.document(answer)
+
+    return admit
+
+
+def always(answer: Answer) -> Admit:
+    """Return a handler that answers every review alike."""
+
+    async def admit(request: Mapping[str, Any]) -> Mapping[str, Any]:
+        _decoded(request)
+        return review.document(answer)
+
+    return admit
+
+
+def _is_allowed(answer: Answer) -> bool:
+    return isinstance(answer, Allowed)
+
+
+def _decoded(request: Mapping[str, Any]) -> Review:
+    try:
+        return review.decode(request)
+    except DecodeError as error:
+        raise BadRequest(f"not an AdmissionReview: request.{error}") from error
