@@ -20,11 +20,25 @@ SCHEMAS: Final[dict[str, meta.Schema]] = {
     STATUS: meta.obj(
         "QuotaGateStatus is what is left.",
         {
-            "used": meta.whole("Units in use or promised to children."),
-            "remaining": meta.whole(
-                "Units left under every ancestor that declares the key; absent when none does."
+            "used": meta.whole(
+                "Units that count against the budget: usedByClaims, usedByPods and usedBelow together."
             ),
-            "boundedBy": meta.text("The tenant whose declaration leaves least; it or an ancestor."),
+            "usedByClaims": meta.whole("Units of this tenant's own claims, in every phase."),
+            "usedByPods": meta.whole(
+                "Units of this tenant's own pods that name a resource directly, beyond what claims "
+                "of their VM account for."
+            ),
+            "usedBelow": meta.whole(
+                "Units of all tenants below this one together: of one that declares the key the "
+                "larger of what it declares and uses, of any other what it uses."
+            ),
+            "remaining": meta.whole(
+                "Units this tenant may still order under its own budget and those of all above it "
+                "that declare the key; absent when none does."
+            ),
+            "boundedBy": meta.text(
+                "The tenant whose declaration leaves least; this one or one above it."
+            ),
             "gate": meta.text(
                 "Open, Exhausted (nothing left) or Closed.", enum=["Open", "Exhausted", "Closed"]
             ),

@@ -12,7 +12,7 @@ from gpu import keys
 from gpu.model import budgets
 from gpu.model.budgets import Gate
 from gpu.objects.tenants import Namespace
-from gpu.units import QuotaKey, TenantName
+from gpu.units import QuotaKey, TenantName, Units
 from gpu.world import World
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -47,6 +47,9 @@ def _row(home: Namespace, gate: Gate) -> Row:
     spec: dict[str, Json] = {"key": gate.key, "hard": gate.hard}
     status: dict[str, Json] = {
         "used": gate.used,
+        "usedByClaims": gate.use.claims,
+        "usedByPods": gate.use.pods,
+        "usedBelow": gate.use.below,
         "remaining": gate.remaining,
         "boundedBy": gate.bounded_by,
         "gate": gate.state.value,
@@ -61,15 +64,22 @@ def _row(home: Namespace, gate: Gate) -> Row:
         labels={keys.GATE_LABEL: gate.state.value},
         body={"spec": base.filled(spec), "status": base.filled(status)},
         cells=(
-            gate.key,
-            "unlimited" if gate.hard is None else str(gate.hard),
+            _or_unlimited(gate.remaining),
+            _or_unlimited(gate.hard),
             gate.used,
-            "unlimited" if gate.remaining is None else str(gate.remaining),
             gate.state.value,
             gate.message,
+            gate.key,
+            gate.use.claims,
+            gate.use.pods,
+            gate.use.below,
             gate.bounded_by or "",
         ),
     )
+
+
+def _or_unlimited(units: Units | None) -> str:
+    return "unlimited" if units is None else str(units)
 
 
 QUOTAS: Final = base.Resource(
@@ -79,13 +89,28 @@ QUOTAS: Final = base.Resource(
     short_names=("gates",),
     description="GPU quota keys of a tenant: what is declared, used and left.",
     columns=(
-        Column(name="Key", description="As resourceQuotas has it."),
+        Column(name="Remaining", description="Units this tenant may still order."),
         Column(name="Hard", description="Units the tenant itself declares."),
-        Column(name="Used", type="integer", description="Units in use or promised to children."),
-        Column(name="Remaining", description="Units left under every ancestor."),
+        Column(name="Used", type="integer", description="Units that count against Hard."),
         Column(name="Gate", description="Open, Exhausted or Closed."),
-        Column(name="Why", description="Why the gate stands as it does.", priority=1),
-        Column(name="Bounded by", description="The tenant that leaves least.", priority=1),
+        Column(name="Why", description="Why the gate stands as it does, and what to do."),
+        Column(name="Key", description="As resourceQuotas has it.", priority=1),
+        Column(
+            name="Claims", type="integer", description="Of Used, by its own claims.", priority=1
+        ),
+        Column(
+            name="Pods",
+            type="integer",
+            description="Of Used, by its own pods that name a resource directly.",
+            priority=1,
+        ),
+        Column(
+            name="Below",
+            type="integer",
+            description="Of Used, by the tenants below it or promised to them.",
+            priority=1,
+        ),
+        Column(name="Bounded by", description="The tenant whose budget decides.", priority=1),
     ),
     rows=rows,
 )

@@ -142,6 +142,8 @@ def lasting(refusal: Refusal) -> str:
                 f"{refusals.plural(wanted)} of class {name} asked on one node, no node has that "
                 "many free: wait until one has, or order no more than gpuoffers shows"
             )
+        case refusals.OverBudget() if refusal.unreadable:
+            return refusals.words(refusal)
         case refusals.OverBudget(own=True):
             return (
                 f"{refusals.plural(refusal.wanted)} asked, less is left of budget {refusal.key} "

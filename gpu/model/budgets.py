@@ -5,13 +5,14 @@ kept free for the one who declares it: it counts above as the larger of promised
 is unlimited, 0 is none.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
 from gpu import keys
-from gpu.model import entry, refusals, tenancy
+from gpu.model import entry, pools, refusals, tenancy
 from gpu.model.ledger import Ledger
+from gpu.model.pools import Use
 from gpu.model.refusals import OverBudget
 from gpu.model.snapshot import Snapshot
 from gpu.settings import RawNames
@@ -29,6 +30,18 @@ class GateState(StrEnum):
     """Overdrawn, a budget of none, or the key takes no orders from this tenant at all."""
 
 
+class GateReason(StrEnum):
+    """Why a gate stands as it does; what bars a class has the code of its refusal instead."""
+
+    UNLIMITED = "Unlimited"
+    REMAINING = "Remaining"
+    USED_UP = "UsedUp"
+    NO_BUDGET = "NoBudget"
+    OVERDRAWN = "Overdrawn"
+    UNREADABLE = "Unreadable"
+    RAW_NAME_DENIED = "RawNameDenied"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
     """One quota key as a tenant sees it. No number in it is another tenant's."""
@@ -36,16 +49,21 @@ class Gate:
     key: QuotaKey
     hard: Units | None
     """What the tenant itself declares; None is nothing."""
-    used: Units
-    """By its claims and raw pods, and used by or promised to tenants below it."""
+    use: Use
+    """By its claims, by its raw pods, and by tenants below it; they add up to what is used."""
     remaining: Units | None
     """What it may still order under every tenant that declares the key; None is unlimited."""
     bounded_by: TenantName | None
-    """The tenant whose budget leaves least; None where nobody declares the key."""
+    """The tenant whose budget the gate tells of; None where nobody declares the key."""
     state: GateState
     reason: str
     """Stable CamelCase code."""
     message: str
+
+    @property
+    def used(self) -> Units:
+        """What a budget of the tenant counts: all that it uses."""
+        return self.use.total
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,11 +75,18 @@ class Bound:
     hard: Units
     used: Units
     left: Units
+    unreadable: str = ""
+    """What is wrong with the declared value, if it could not be read: it counts as 0."""
 
     @property
     def is_overdrawn(self) -> bool:
         """More is used or promised than declared: nothing is added until that is mended."""
         return self.used > self.hard
+
+    @property
+    def is_closed(self) -> bool:
+        """Nothing the orderer gives back would let it order more."""
+        return self.is_overdrawn or self.hard == 0
 
 
 def bounds(book: Ledger, tenant: TenantName, key: QuotaKey) -> Iterator[Bound]:
@@ -74,13 +99,21 @@ def bounds(book: Ledger, tenant: TenantName, key: QuotaKey) -> Iterator[Bound]:
         used = Units(book.used(one, key))
         slack = hard - used
         left = Units(0) if slack < 0 else Units(slack + promised)
-        yield Bound(key=key, tenant=one, hard=hard, used=used, left=left)
+        unreadable = book.tree.unreadable(one).get(key, "")
+        yield Bound(key=key, tenant=one, hard=hard, used=used, left=left, unreadable=unreadable)
         promised += max(0, slack)
 
 
 def tightest(book: Ledger, tenant: TenantName, key: QuotaKey) -> Bound | None:
-    """Return the budget that leaves a tenant least, the nearest of equals; None is unlimited."""
-    return min(bounds(book, tenant, key), key=lambda bound: bound.left, default=None)
+    """Return the budget that leaves a tenant least; None is unlimited.
+
+    Of equals a closed one, which giving back does not open, then the nearest.
+    """
+    return min(
+        bounds(book, tenant, key),
+        key=lambda bound: (bound.left, not bound.is_closed),
+        default=None,
+    )
 
 
 def left(book: Ledger, tenant: TenantName, keys: Iterable[QuotaKey]) -> Units | None:
@@ -93,19 +126,27 @@ def over(
     book: Ledger, tenant: TenantName, keys: Iterable[QuotaKey], wanted: Units
 ) -> tuple[OverBudget, ...]:
     """Return every budget that an order of so many units would break."""
+    return over_each(book, tenant, dict.fromkeys(keys, wanted))
+
+
+def over_each(
+    book: Ledger, tenant: TenantName, wanted: Mapping[QuotaKey, Units]
+) -> tuple[OverBudget, ...]:
+    """Return every budget that so many units of each key at once would break."""
     return tuple(
         OverBudget(
             key=key,
-            wanted=wanted,
+            wanted=units,
             hard=bound.hard,
             used=bound.used,
             tenant=bound.tenant,
             own=bound.tenant == tenant,
             left=bound.left,
+            unreadable=bound.unreadable,
         )
-        for key in keys
+        for key, units in wanted.items()
         for bound in bounds(book, tenant, key)
-        if wanted > bound.left
+        if units > bound.left
     )
 
 
@@ -127,13 +168,12 @@ def gates(snapshot: Snapshot, tenant: TenantName) -> tuple[Gate, ...]:
 
 
 def _gate(snapshot: Snapshot, tenant: TenantName, key: QuotaKey) -> Gate:
-    book = snapshot.counted()
-    bound = tightest(book, tenant, key)
-    state, reason, message = _judge(snapshot, tenant, key)
+    bound = tightest(snapshot.counted(), tenant, key)
+    state, reason, message = _judge(snapshot, tenant, key, bound)
     return Gate(
         key=key,
         hard=snapshot.tree.declared(tenant).get(key),
-        used=Units(book.used(tenant, key)),
+        use=pools.use(snapshot, tenant, key),
         remaining=bound.left if bound else None,
         bounded_by=bound.tenant if bound else None,
         state=state,
@@ -142,32 +182,60 @@ def _gate(snapshot: Snapshot, tenant: TenantName, key: QuotaKey) -> Gate:
     )
 
 
-def _judge(snapshot: Snapshot, tenant: TenantName, key: QuotaKey) -> tuple[GateState, str, str]:
+def _judge(
+    snapshot: Snapshot, tenant: TenantName, key: QuotaKey, bound: Bound | None
+) -> tuple[GateState, str, str]:
+    """Say how a gate stands: what is wrong with the key itself comes before what is left."""
+    why = snapshot.tree.unreadable(tenant).get(key)
+    if why is not None:
+        words = refusals.unreadable(key, tenant, why, own=True)
+        return GateState.CLOSED, GateReason.UNREADABLE.value, words
     barred = _barred(snapshot, tenant, key)
     if barred is not None:
         return (GateState.CLOSED, *barred)
-    found = tuple(bounds(snapshot.counted(), tenant, key))
-    if not found:
-        return GateState.OPEN, "Unlimited", f"no budget limits {key}"
-    for bound in found:
-        if bound.is_overdrawn:
-            return GateState.CLOSED, "Overdrawn", _overdrawn(bound, tenant)
-    if found[0].hard == 0:
-        return GateState.CLOSED, "NoBudget", f"the budget of {found[0].tenant} for {key} is 0"
-    least = min(found, key=lambda bound: bound.left)
-    whose = f"the budget of {least.tenant} for {key} leaves {refusals.plural(least.left)}"
-    if least.left == 0:
-        return GateState.EXHAUSTED, "UsedUp", whose
-    return GateState.OPEN, "Remaining", whose
+    if bound is None:
+        return GateState.OPEN, GateReason.UNLIMITED.value, f"no budget limits {key}"
+    state, reason = _standing(bound)
+    said = _own_words(bound) if bound.tenant == tenant else _words_from_above(bound)
+    return state, reason.value, said[reason]
 
 
-def _overdrawn(bound: Bound, tenant: TenantName) -> str:
-    if bound.tenant != tenant:
-        return f"the budget of {bound.tenant} for {bound.key} is overdrawn"
-    return (
-        f"{bound.used} of {bound.key} are used or promised, the budget is {bound.hard}: "
-        f"give back {bound.used - bound.hard}"
-    )
+def _standing(bound: Bound) -> tuple[GateState, GateReason]:
+    if bound.unreadable:
+        return GateState.CLOSED, GateReason.UNREADABLE
+    if bound.is_overdrawn:
+        return GateState.CLOSED, GateReason.OVERDRAWN
+    if bound.hard == 0:
+        return GateState.CLOSED, GateReason.NO_BUDGET
+    if bound.left == 0:
+        return GateState.EXHAUSTED, GateReason.USED_UP
+    return GateState.OPEN, GateReason.REMAINING
+
+
+def _own_words(bound: Bound) -> Mapping[GateReason, str]:
+    whose = f"the budget of {bound.tenant} for {bound.key}"
+    over = bound.used - bound.hard
+    return {
+        GateReason.REMAINING: f"{whose} leaves {refusals.plural(bound.left)}",
+        GateReason.USED_UP: f"{whose} is used up: delete a claim or ask for a larger budget",
+        GateReason.NO_BUDGET: f"{whose} is 0: ask for a larger one",
+        GateReason.OVERDRAWN: (
+            f"{bound.used} of {bound.key} are used or promised, the budget is {bound.hard}: "
+            f"give back {over} or ask for a larger budget"
+        ),
+    }
+
+
+def _words_from_above(bound: Bound) -> Mapping[GateReason, str]:
+    """Word a budget of a tenant above: what it leaves is all of it that is told."""
+    whose = f"the budget of {bound.tenant} for {bound.key}"
+    return {
+        GateReason.REMAINING: f"{whose} leaves {refusals.plural(bound.left)} to this tenant",
+        GateReason.USED_UP: f"{whose} leaves nothing: delete a claim, or ask its owner for more",
+        GateReason.NO_BUDGET: f"{whose} is 0: ask its owner for a larger one",
+        GateReason.OVERDRAWN: f"{whose} is overdrawn: ask its owner for more, or to give back",
+        GateReason.UNREADABLE: refusals.unreadable(bound.key, bound.tenant, "", own=False),
+    }
 
 
 def _barred(snapshot: Snapshot, tenant: TenantName, key: QuotaKey) -> tuple[str, str] | None:
@@ -176,7 +244,10 @@ def _barred(snapshot: Snapshot, tenant: TenantName, key: QuotaKey) -> tuple[str,
         return None
     if not key.startswith(keys.QUOTA_PREFIX):
         if snapshot.settings.raw_names is RawNames.DENIED:
-            return "RawNameDenied", f"{key} cannot be named directly: order a class instead"
+            return (
+                GateReason.RAW_NAME_DENIED.value,
+                f"{key} cannot be named directly: order a class instead",
+            )
         return None
     name = ClassName(key.removeprefix(keys.QUOTA_PREFIX))
     offer = snapshot.classes.get(name)

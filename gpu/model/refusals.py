@@ -125,6 +125,8 @@ class OverBudget:
     """The orderer itself declares it; else hard and used are not the orderer's to see."""
     left: Units
     """What the orderer may still order under this budget."""
+    unreadable: str = ""
+    """What is wrong with the declared value, if it could not be read: it counts as 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +275,22 @@ def _or_wait(most: int, until: str) -> str:
     return f"order at most {most} or wait until {until}" if most else f"wait until {until}"
 
 
+def unreadable(key: QuotaKey, tenant: TenantName, why: str, *, own: bool) -> str:
+    """Say that a declared budget cannot be read; the value itself only to the tenant it is for."""
+    if own:
+        return (
+            f"the budget of {tenant} for {key} cannot be read ({why}) and counts as 0: "
+            "write a whole number in resourceQuotas"
+        )
+    return (
+        f"the budget of {tenant} for {key} cannot be read and counts as 0: ask its owner to mend it"
+    )
+
+
 def _about_budget(refusal: OverBudget) -> str:
+    if refusal.unreadable:
+        words = unreadable(refusal.key, refusal.tenant, refusal.unreadable, own=refusal.own)
+        return f"{plural(refusal.wanted)} asked, {words}"
     if not refusal.own:
         return (
             f"{plural(refusal.wanted)} asked, the budget of {refusal.tenant} for {refusal.key} "

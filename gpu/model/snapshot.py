@@ -39,6 +39,8 @@ class Memo:
     eligible: dict[ClassName, frozenset[NodeName]] = field(default_factory=dict)
     counted: Ledger | None = None
     queued: "Draft | None" = None
+    ordered: Mapping[str, Mapping[ClassName, int]] | None = None
+    """For `pools`: units of claims by namespace and class."""
     records: Records = field(default_factory=Records)
     """For phase `usage`; handed on from pass to pass."""
     restless: Restless = field(default_factory=Restless)

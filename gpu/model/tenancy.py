@@ -1,7 +1,7 @@
 """The tree of tenants: who is above whom, what each declares, who is entitled to vGPU classes."""
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
@@ -12,6 +12,10 @@ from gpu.objects.tenants import Declared, Namespace, TenantQuota, TenantRelease
 from gpu.units import QuotaKey, TenantName, Units
 
 _NOTHING: Final[Mapping[QuotaKey, Units]] = MappingProxyType({})
+_NO_WORDS: Final[Mapping[QuotaKey, str]] = MappingProxyType({})
+
+Declaring = TenantRelease | TenantQuota
+"""What a tenant's budgets are read from."""
 
 
 def is_tenant(namespace: str) -> bool:
@@ -42,6 +46,11 @@ class Tree:
         found = self.declarations.get(tenant)
         return found.units if found else _NOTHING
 
+    def unreadable(self, tenant: TenantName) -> Mapping[QuotaKey, str]:
+        """Return the keys a tenant declares with a value that is no whole number, and why."""
+        found = self.declarations.get(tenant)
+        return found.unreadable if found else _NO_WORDS
+
     def line(self, tenant: TenantName) -> Iterator[TenantName]:
         """Yield the tenant, then every one above it up to the root."""
         above: TenantName | None = tenant
@@ -60,22 +69,48 @@ def build(
     releases: Iterable[TenantRelease],
     quotas: Iterable[TenantQuota],
 ) -> Tree:
-    """Read declarations: the HelmRelease's, else `tenant-quota`'s.
-
-    Where two HelmReleases make one tenant (names with a dash), the one in its parent's namespace
-    counts, then the first by key.
-    """
-    declarations: dict[TenantName, Declared] = {}
-    for release in sorted(
-        releases, key=lambda item: (item.meta.namespace != parent(item.tenant), item.meta.key)
-    ):
-        declarations.setdefault(release.tenant, release.declared)
-    for quota in sorted(quotas, key=lambda item: item.meta.key):
-        if quota.meta.name == keys.TENANT_QUOTA_NAME:
-            declarations.setdefault(quota.tenant, quota.declared)
+    """Read declarations and entitlements."""
     return Tree(
-        declarations=declarations,
+        declarations={
+            tenant: found.declared for tenant, found in declaring(releases, quotas).items()
+        },
         entitled_namespaces=frozenset(
             TenantName(item.meta.name) for item in namespaces if item.entitled
         ),
     )
+
+
+def declaring(
+    releases: Iterable[TenantRelease], quotas: Iterable[TenantQuota]
+) -> dict[TenantName, Declaring]:
+    """Return the object that declares for each tenant: its HelmRelease, else its `tenant-quota`.
+
+    Where two HelmReleases make one tenant (names with a dash), the one in its parent's namespace
+    counts, then the first by key.
+    """
+    found: dict[TenantName, Declaring] = {}
+    for release in sorted(
+        releases, key=lambda item: (item.meta.namespace != parent(item.tenant), item.meta.key)
+    ):
+        found.setdefault(release.tenant, release)
+    for quota in sorted(quotas, key=lambda item: item.meta.key):
+        if quota.meta.name == keys.TENANT_QUOTA_NAME:
+            found.setdefault(quota.tenant, quota)
+    return found
+
+
+def unreadable(
+    found: Mapping[TenantName, Declaring], resources: Container[str]
+) -> Iterator[tuple[Declaring, Mapping[QuotaKey, str]]]:
+    """Yield each object that declares a GPU key in no readable way, and what is wrong, by key.
+
+    Of the host's own keys it is the host that complains. `resources` are what counts as a GPU.
+    """
+    for item in found.values():
+        bad = {
+            key: why
+            for key, why in item.declared.unreadable.items()
+            if key.startswith(keys.QUOTA_PREFIX) or key in resources
+        }
+        if bad:
+            yield item, bad

@@ -2,6 +2,7 @@ import pytest
 
 from gpu.model import budgets
 from gpu.model.budgets import Bound, Gate, GateState
+from gpu.model.pools import Use
 from gpu.model.refusals import OverBudget
 from tests.builders import (
     H100,
@@ -220,17 +221,20 @@ def test_a_gate_shows_the_tenants_own_numbers_and_who_bounds_it():
     assert found[TOTAL] == Gate(
         key=TOTAL,
         hard=6,
-        used=2,
+        use=Use(claims=2, pods=0, below=0),
         remaining=0,
         bounded_by="tenant-root",
         state=GateState.CLOSED,
         reason="Overdrawn",
-        message="the budget of tenant-root for gpu.cozystack.io/total is overdrawn",
+        message=(
+            "the budget of tenant-root for gpu.cozystack.io/total is overdrawn: ask its owner for "
+            "more, or to give back"
+        ),
     )
     assert found[KEY] == Gate(
         key=KEY,
         hard=None,
-        used=2,
+        use=Use(claims=2, pods=0, below=0),
         remaining=None,
         bounded_by=None,
         state=GateState.OPEN,
@@ -246,4 +250,6 @@ def test_a_gate_under_another_tenants_budget_tells_only_what_is_left():
     )
     found = {item.key: item for item in budgets.gates(snapshot, "tenant-a")}[TOTAL]
     assert (found.hard, found.used, found.remaining) == (None, 2, 42)
-    assert found.message == ("the budget of tenant-root for gpu.cozystack.io/total leaves 42 units")
+    assert found.message == (
+        "the budget of tenant-root for gpu.cozystack.io/total leaves 42 units to this tenant"
+    )

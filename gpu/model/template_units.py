@@ -1,0 +1,43 @@
+"""May a tenant's VM have the units its template asks for: class, entitlement, all budgets at once.
+
+Template claims are made with a plan that fits, so they pass no order; this is what is asked of them
+before. How many of a class one claim may have is asked when the VM is admitted, and room on a node
+with the set. Units of several classes count together under `total` and a resource they share.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from gpu.model import budgets, entry, refusals
+from gpu.model.refusals import Refusal
+from gpu.model.snapshot import Draft
+from gpu.units import ClassName, QuotaKey, TenantName, Units
+
+
+def refused(
+    draft: Draft, tenant: TenantName, wanted: Mapping[ClassName, Units]
+) -> tuple[Refusal, ...]:
+    """Return every reason against so many units of each class, beyond what is there already.
+
+    The draft's budgets count what its asker had them count: see `Draft.count_older`.
+    """
+    units: Counter[QuotaKey] = Counter()
+    for name, amount in wanted.items():
+        for key in draft.snapshot.quota_keys(name):
+            units[key] += amount
+    asked = {key: Units(amount) for key, amount in units.items()}
+    return (
+        *_entry(draft, tenant, wanted),
+        *budgets.over_each(draft.ledger, tenant, asked),
+    )
+
+
+def _entry(
+    draft: Draft, tenant: TenantName, wanted: Mapping[ClassName, Units]
+) -> Iterator[Refusal]:
+    for name in wanted:
+        offer = draft.snapshot.classes.get(name)
+        if offer is None:
+            yield refusals.NoSuchClass(name)
+        else:
+            yield from entry.barred(draft.snapshot, tenant, offer)
