@@ -22,6 +22,8 @@ from gpu.ports import Clock, Outcome
 from gpu.settings import Settings
 from gpu.units import ClassName
 from gpu.world import served_settings
+from policies.asking import Report as CanaryReport
+from policies.canary import Finding
 from policies.standing import Report, Standing
 
 log = structlog.get_logger(__name__)
@@ -108,6 +110,7 @@ class Observing:
         """Note that leadership began with a term, or ended."""
         self._metrics.leader.labels(name=self._identity).set(0 if term is None else 1)
         if term is None:
+            self._metrics.canary_proved.clear()
             log.info("no longer placing", identity=self._identity)
         else:
             log.info("placing", identity=self._identity, term=term)
@@ -122,6 +125,18 @@ class Observing:
             await report(found)
 
         return both
+
+    # policies.asking
+
+    def heard(self, report: CanaryReport) -> None:
+        """Show what each API server has proved, and forget those that are not there any more."""
+        self._metrics.canary_proved.clear()
+        for server, verdict in report.verdicts.items():
+            is_proved = verdict.finding is Finding.PROVED
+            self._metrics.canary_proved.labels(server).set(1 if is_proved else 0)
+            self._metrics.canary_answers.labels(verdict.finding.value).inc()
+        if report.proved:
+            self._metrics.canary_last_proof.set_to_current_time()
 
     # gpu.cluster
 

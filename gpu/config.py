@@ -79,6 +79,8 @@ class Pace:
     write_timeout: float = 5.0
     """Shorter than the renew deadline, so that a write ends before the lease does."""
     sets_in_flight: int = 8
+    canary: float = 60.0
+    """Between two proofs that the API servers use the current settings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

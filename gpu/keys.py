@@ -48,6 +48,8 @@ CLASS_FINALIZER: Final = f"{DOMAIN}/class"
 # Settings ConfigMap.
 SETTINGS_NAMESPACE: Final = "cozy-system"
 SETTINGS_NAME: Final = "cozystack-gpu-settings"
+CANARY_NAME: Final = "cozystack-gpu-canary"
+"""A ConfigMap that is never stored: asking for it by dry run tells what an API server knows."""
 
 # Usage records: Workloads under no WorkloadMonitor, or under one of ours that selects no pod.
 USAGE_RECORD_PREFIX: Final = "gpuclaim-"

@@ -6,6 +6,8 @@ failed write means without it having to know that tree.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Protocol, TypeVar
@@ -124,6 +126,20 @@ class Writer(Protocol):
 
     def outcome(self, error: Exception) -> Outcome | None:
         """Say what a failed call means; None when the exception is not of this writer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doors:
+    """Ways to the API servers; closed with the block that opened them."""
+
+    each: Mapping[str, Writer]
+    """One API server each, by `host:port`; empty where their addresses are not known."""
+    usual: Writer
+    """The way everything else goes: to any one of them."""
+    usual_name: str
+
+
+OpenDoors = Callable[[], AbstractAsyncContextManager[Doors]]
 
 
 class Recorder(Protocol):

@@ -3,8 +3,11 @@
 A round applies what is missing or changed, and nothing else. A policy is never applied before the
 kinds it matches are served, a binding never before the parameter it names. What an older version
 left is removed last: only after a round that found everything current, so that both versions are in
-force for a while and neither is missing for a moment. There is no canary yet: that the API servers
-use the current settings is not proved here, only that they are told to.
+force for a while and neither is missing for a moment.
+
+That is what the API servers are told. Whether they do it, the canary asks them: every minute, at
+once after the settings changed, and as soon as what a round wrote can be in force. Where one has
+stopped following the settings, the bindings move on to a copy under a new name.
 """
 
 import asyncio
@@ -19,6 +22,8 @@ from gpu.config import Config, PolicyMode
 from gpu.objects import kinds
 from gpu.objects.kinds import Kind
 from policies import bundle, shapes, standing, stored
+from policies.proof import Proof
+from policies.revisions import Revisions
 from policies.shapes import Binding, Document, Policy, Stay
 from policies.standing import Reason, Standing
 
@@ -41,6 +46,10 @@ class _Round:
     missing: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
     differ: list[str] = field(default_factory=list)
+    settings: str = ""
+    """Name of the ConfigMap that the policies read."""
+    in_question: bool = False
+    """Everything is stored as meant: what is left to know is whether it is in force."""
 
 
 class Keeper:
@@ -53,8 +62,12 @@ class Keeper:
         *,
         report: standing.Report,
         leading: Callable[[], bool] = lambda: True,
+        proof: Proof | None = None,
     ) -> None:
-        """`leading` is asked before each write: a replica that was frozen must write nothing."""
+        """`leading` is asked before each write: a replica that was frozen must write nothing.
+
+        Without a proof, what is stored is all that is told.
+        """
         self._writer = writer
         self._config = config
         self._report = report
@@ -62,9 +75,11 @@ class Keeper:
         self._wake = asyncio.Event()
         self._logged: Standing | None = None
         self._retry = RETRY / 2
+        self._proof = proof
+        self._revisions = Revisions(writer, config, leading=leading)
 
     def wake(self) -> None:
-        """Look at once: a kind is served now, or the settings are there."""
+        """Look at once: a kind is served now, or the settings have changed."""
         self._wake.set()
 
     async def run(self) -> None:
@@ -82,7 +97,7 @@ class Keeper:
         """Do one round; return the seconds until the next."""
         met = _Round()
         try:
-            found = await self._round(met)
+            found = await self._proved(await self._round(met), met)
         except Exception as error:
             if not self._is_answer(error):
                 raise
@@ -92,7 +107,9 @@ class Keeper:
             self._retry = min(self._retry * 2, CHECK)
             return self._retry
         self._retry = RETRY / 2
-        return SETTLE if met.wrote else CHECK
+        if met.wrote:
+            return SETTLE
+        return min(CHECK, self._proof.due_in) if self._proof and met.in_question else CHECK
 
     async def _tell(self, found: Standing) -> None:
         if not self._leading():
@@ -109,6 +126,15 @@ class Keeper:
                 raise
             log.warning("standing of the policies not told", error=str(error))
 
+    async def _proved(self, found: Standing, met: _Round) -> Standing:
+        """Return what the API servers have shown of policies that are stored as meant."""
+        if self._proof is None or not found.current or not self._leading():
+            return found
+        met.in_question = True
+        return await self._proof.of(
+            found, name=met.settings, wrote=met.wrote, revisions=self._revisions
+        )
+
     async def _round(self, met: _Round) -> Standing:
         binder = await stored.find(self._writer, kinds.GPU_BINDERS, keys.BINDER_NAME)
         if binder is not None and torn_down(binder):
@@ -117,7 +143,12 @@ class Keeper:
                 message=f"nothing is kept while GPUBinder {keys.BINDER_NAME} bears annotation "
                 f"{keys.TEARDOWN_ANNOTATION}; take it off to go on",
             )
-        policies = await self._served(bundle.policies(self._config), met)
+        met.settings = await self._revisions.current(binder)
+        settings = await self._revisions.follow(met.settings)
+        if self._proof is not None:
+            self._proof.look_at(settings)
+        every = bundle.reading(bundle.policies(self._config), met.settings)
+        policies = await self._served(every, met)
         mine = {policy.topic for policy in bundle.kept(self._config)}
         owner = await self._owner()
         for policy in policies:
@@ -132,6 +163,7 @@ class Keeper:
             )
         if not (met.wrote or met.failed or met.missing):
             await self._remove_others(met)
+            await self._revisions.tidy(met.settings)
         return self._judge(met)
 
     def _bindings(self, policies: tuple[Policy, ...]) -> Iterator[tuple[Policy, Binding]]:

@@ -7,6 +7,7 @@ from typing import Final
 
 from gpu import keys, ports
 from gpu.objects import kinds
+from gpu.objects.meta import ObjectKey
 from policies.shapes import Document
 
 CONDITION: Final = "PoliciesCurrent"
@@ -27,6 +28,12 @@ class Reason(StrEnum):
     PARAMETER_MISSING = "ParameterMissing"
     WRITE_FAILED = "WriteFailed"
     TEARING_DOWN = "TearingDown"
+    SETTINGS_STALE = "SettingsStale"
+    """An API server has the policies, and goes on with settings that are not the stored ones."""
+    NOT_IN_FORCE = "NotInForce"
+    """An API server goes on with other policies than the stored ones, or with none."""
+    NOT_PROVED = "NotProved"
+    """An API server could not be asked, or something else refuses the question."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,14 +48,24 @@ class Standing:
         """Say whether every policy is in force as meant."""
         return self.reason in {Reason.CURRENT, Reason.RENDERED}
 
+    @property
+    def status(self) -> str:
+        """Return the condition's status."""
+        if self.reason is Reason.NOT_PROVED:
+            return "Unknown"
+        return "True" if self.current else "False"
+
 
 Report = Callable[[Standing], Awaitable[None]]
 """Told after every round, changed or not."""
 
 
-def on_binder(writer: ports.Writer, clock: ports.Clock) -> Report:
+def on_binder(
+    writer: ports.Writer, clock: ports.Clock, recorder: ports.Recorder | None = None
+) -> Report:
     """Return a Report that shows the standing as condition PoliciesCurrent of GPUBinder.
 
+    A change of reason is an Event too, once it is stored; the first good one is no news.
     Server-side apply of that one condition by its own field manager, and only when it is not shown
     already. Whoever else writes GPUBinder's conditions must apply too: a merge patch would replace
     the whole list (the next report puts ours back).
@@ -57,7 +74,7 @@ def on_binder(writer: ports.Writer, clock: ports.Clock) -> Report:
     async def report(standing: Standing) -> None:
         condition = {
             "type": CONDITION,
-            "status": "True" if standing.current else "False",
+            "status": standing.status,
             "reason": standing.reason.value,
             "message": standing.message[:MESSAGE_CAP],
         }
@@ -81,8 +98,23 @@ def on_binder(writer: ports.Writer, clock: ports.Clock) -> Report:
             field_manager=keys.POLICIES_MANAGER,
             subresource="status",
         )
+        if recorder is not None and _is_news(standing, shown):
+            recorder.event(
+                kinds.GPU_BINDERS,
+                ObjectKey("", keys.BINDER_NAME),
+                binder["metadata"].get("uid", ""),
+                warning=not standing.current,
+                reason=standing.reason.value,
+                note=condition["message"],
+            )
 
     return report
+
+
+def _is_news(standing: Standing, shown: Document) -> bool:
+    if not shown:
+        return not standing.current
+    return bool(shown.get("reason") != standing.reason.value)
 
 
 def _shown(binder: Document) -> Document:

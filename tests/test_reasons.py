@@ -45,6 +45,7 @@ KEYS = {
     "CLASS_FINALIZER": "gpu.cozystack.io/class",
     "SETTINGS_NAMESPACE": "cozy-system",
     "SETTINGS_NAME": "cozystack-gpu-settings",
+    "CANARY_NAME": "cozystack-gpu-canary",
     "USAGE_RECORD_PREFIX": "gpuclaim-",
     "USAGE_MONITOR_NAME": "cozystack-gpu-usage",
     "USAGE_MONITOR_SELECTOR_LABEL": "gpu.cozystack.io/selects-no-pod",
@@ -154,6 +155,9 @@ POLICY_REASONS = {
     "ParameterMissing",
     "Rendered",
     "RenderedDiffer",
+    "NotInForce",
+    "NotProved",
+    "SettingsStale",
     "TearingDown",
     "WriteFailed",
 }

@@ -64,6 +64,11 @@ class Client:
         """Close the session, also under every client made by `acting_as`."""
         await self._session.close()
 
+    @property
+    def access(self) -> credentials.Access:
+        """How it logs in."""
+        return self._session.access
+
     def acting_as(self, user: str, groups: Sequence[str] = ()) -> "Client":
         """Return a client of the same session that impersonates a user; RBAC then is the user's."""
         headers = (

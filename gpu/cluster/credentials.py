@@ -15,7 +15,7 @@ import os
 import ssl
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -92,6 +92,20 @@ class Access:
     def ssl_context(self) -> ssl.SSLContext | None:
         """What to verify the server with, and our client certificate; None for plain HTTP."""
         return self.login.tls
+
+    def at(self, server: str, hostname: str) -> "Access":
+        """Return the same credentials for one API server; its certificate bears `hostname`."""
+
+        def place(login: Login) -> Login:
+            return replace(login, server=server, server_hostname=hostname)
+
+        source = self._source
+        return Access(
+            place(self.login),
+            None if source is None else lambda: place(source()),
+            look_again=self._look_again,
+            monotonic=self._monotonic,
+        )
 
     async def headers(self) -> Mapping[str, str]:
         """Return the headers that authenticate a request; reads changed credentials first.

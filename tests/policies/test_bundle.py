@@ -39,6 +39,7 @@ def test_the_bundle_is_these_policies_in_this_order():
         ("cozystack-gpu-pin-term-policy", "always", "Ignore"),
         ("cozystack-gpu-raw-names-policy", "managed", "Fail"),
         ("cozystack-gpu-vmi-raw-names-policy", "managed", "Fail"),
+        ("cozystack-gpu-canary-policy", "managed", "Fail"),
     ]
 
 
@@ -98,9 +99,11 @@ def test_a_policy_over_objects_of_others_is_bound_to_tenants_alone(policy: Polic
     label = {"key": "tenant.cozystack.io/tenant-root", "operator": "Exists"}
     tenants = [[label], [_named("tenant-root")]]
     settings = [[_named(CONFIG.settings_namespace)]]
-    expected = settings if policy.topic == "settings" else tenants
-    assert [selector["matchExpressions"] for selector in selectors] == expected
-    if policy.topic != "settings":
+    ours = policy.topic in {"settings", "canary"}
+    assert [selector["matchExpressions"] for selector in selectors] == (
+        settings if ours else tenants
+    )
+    if not ours:
         assert policy.conditions[0].expression == "request.namespace.startsWith('tenant-')"
 
 
@@ -122,6 +125,7 @@ def test_only_the_fence_of_claims_refuses_when_its_parameter_is_missing():
         "pin-term": "Allow",
         "raw-names": "Allow",
         "vmi-raw-names": "Allow",
+        "canary": "Allow",
     }
 
 

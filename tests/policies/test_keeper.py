@@ -20,6 +20,7 @@ OURS = (kinds.GPU_CLAIMS, kinds.GPU_CLASSES, kinds.GPU_BINDERS)
 FENCE = "cozystack-gpu-term-policy"
 SETTINGS = "cozystack-gpu-settings-policy"
 RAW_NAMES = "cozystack-gpu-raw-names-policy"
+CANARY = "cozystack-gpu-canary-policy"
 
 
 def serve(cluster: FakeCluster, *served: Kind) -> None:
@@ -122,6 +123,7 @@ async def test_kinds_of_ours_that_are_not_served_hold_back_their_policies(cluste
         )
     ]
     assert await stored(cluster, kinds.POLICIES) == [
+        CANARY,
         "cozystack-gpu-gate-policy",
         RAW_NAMES,
         SETTINGS,

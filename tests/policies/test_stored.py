@@ -17,7 +17,7 @@ from policies import bundle, stored
 from tests.fakes import merging
 from tests.fakes.cluster import FakeCluster
 
-POLICY = bundle.policies(Config())[-1]
+POLICY = next(one for one in bundle.policies(Config()) if one.topic == "vmi-raw-names")
 OWNER = {"apiVersion": "v1", "kind": "ClusterRole", "name": "r", "uid": "u"}
 Json = dict[str, Any]
 
