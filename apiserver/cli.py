@@ -136,6 +136,13 @@ def serve(  # noqa: PLR0913 -- typer reads one parameter per flag
     resync: Annotated[
         float, typer.Option(envvar=f"{_ENV}RESYNC", help="Seconds between passes without a cause.")
     ] = _DEFAULTS.resync,
+    canary_interval: Annotated[
+        float,
+        typer.Option(
+            envvar=f"{_ENV}CANARY_INTERVAL",
+            help="Seconds between two proofs that the API servers use the current settings.",
+        ),
+    ] = _DEFAULTS.canary_interval,
     shutdown_delay: Annotated[
         float,
         typer.Option(
@@ -187,6 +194,7 @@ def serve(  # noqa: PLR0913 -- typer reads one parameter per flag
         retry_period=retry_period,
         fence_wait=fence_wait,
         resync=resync,
+        canary_interval=canary_interval,
         shutdown_delay=shutdown_delay,
         log_format=log_format,
         replay_dir=replay_dir,

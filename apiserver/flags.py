@@ -77,6 +77,7 @@ class Flags:
     retry_period: float = _PACE.retry_period
     fence_wait: float = _PACE.fence_wait
     resync: float = _PACE.resync
+    canary_interval: float = _PACE.canary
     shutdown_delay: float = 5.0
     log_format: str = LogFormat.JSON.value
     replay_dir: Path | None = None
@@ -125,6 +126,7 @@ def judge(flags: Flags) -> ServeConfig:
         retry_period=flags.retry_period,
         fence_wait=flags.fence_wait,
         resync=flags.resync,
+        canary=flags.canary_interval,
         write_timeout=min(_PACE.write_timeout, flags.renew_deadline / 2),
     )
     return ServeConfig(
@@ -218,8 +220,12 @@ def _number_problems(flags: Flags) -> list[str]:
     ):
         if value < 0:
             problems.append(f"{flag}: {value:g} seconds is negative")
-    if flags.resync <= 0:
-        problems.append(f"--resync: {flags.resync:g} seconds is not positive")
+    for flag, value in (
+        ("--resync", flags.resync),
+        ("--canary-interval", flags.canary_interval),
+    ):
+        if value <= 0:
+            problems.append(f"{flag}: {value:g} seconds is not positive")
     if not 0 <= flags.guard_share <= 1:
         problems.append(f"--guard-share: {flags.guard_share:g} is not between 0 and 1")
     if flags.guard_at_least < 0:

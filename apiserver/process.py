@@ -7,6 +7,7 @@ later the listener closes, caches last.
 
 import asyncio
 import contextlib
+import functools
 import gc
 import signal
 import sys
@@ -32,11 +33,14 @@ from apiserver.views import Views
 from gpu import keys
 from gpu.binder.lead import Binder
 from gpu.binder.replaying import Saves
-from gpu.cluster import credentials, lease, recorder
+from gpu.cluster import credentials, endpoints, lease, recorder
 from gpu.cluster.caches import Caches
 from gpu.cluster.client import Client
 from gpu.config import Config
+from gpu.objects import kinds
 from policies import standing
+from policies.asking import Canary
+from policies.proof import Proof
 
 log = structlog.get_logger(__name__)
 
@@ -79,19 +83,25 @@ class Process:
         while await _teardown.still_torn_down(self.client, self.serve.config):
             log.warning("torn down: nothing is done until a new install", again_s=TORN_DOWN)
             await asyncio.sleep(TORN_DOWN)
-        keeper = policies.keeper.Keeper(
-            self.client,
-            self.serve.config,
-            report=self.observing.told(standing.on_binder(self.client, self.clock)),
-            leading=hold.valid,
-        )
-        end = self.caches.subscribe_served(keeper.wake)
-        try:
+        keeper = self._keeper(hold)
+        with contextlib.ExitStack() as ends:
+            ends.callback(self.caches.subscribe_served(keeper.wake))
+            ends.callback(self.caches[kinds.CONFIG_MAPS].subscribe(keeper.wake))
             await _until_first(
                 self.binder.lead(hold), keeper.run(), _teardown.until_marked(self.caches)
             )
-        finally:
-            end()
+
+    def _keeper(self, hold: lease.Hold) -> policies.keeper.Keeper:
+        config, told = self.serve.config, self.observing.told
+        doors = functools.partial(endpoints.doors, self.client, observe=self.observing.requested)
+        canary = Canary(self.client, config, doors=doors, clock=self.clock)
+        return policies.keeper.Keeper(
+            self.client,
+            config,
+            report=told(standing.on_binder(self.client, self.clock, self.recorder)),
+            leading=hold.valid,
+            proof=Proof(canary, config, heard=self.observing.heard),
+        )
 
     async def contend(self) -> None:
         """Contend for the lease for ever; a leader that was deposed starts over as a follower."""

@@ -4,6 +4,7 @@ from typing import Final
 
 from apiserver import teardown
 from gpu import keys
+from gpu.cluster import endpoints
 
 Names = tuple[str, ...]
 Granted = dict[tuple[str, Names], tuple[str, ...]]
@@ -51,4 +52,7 @@ LEADER: Final[Granted] = {
     ("leases.coordination.k8s.io", (keys.LEASE_NAME,)): ("get", "update"),
 }
 NODE_LEASES: Final[Granted] = {("leases.coordination.k8s.io", ()): ("get",)}
-SETTINGS: Final[Granted] = {("configmaps", ()): (*READ, "create", "patch")}
+API_SERVERS: Final[Granted] = {
+    ("endpointslices.discovery.k8s.io", (endpoints.SERVICE,)): ("get",),
+}
+SETTINGS: Final[Granted] = {("configmaps", ()): (*READ, "create", "patch", "delete")}

@@ -9,7 +9,7 @@ from gpu import keys
 from gpu.cluster.caches import WATCHED
 from gpu.config import Config
 from gpu.objects import kinds
-from tests.charts.granted import LEADER, NODE_LEASES, PROCESS, READ, SETTINGS, Granted
+from tests.charts.granted import API_SERVERS, LEADER, NODE_LEASES, PROCESS, READ, SETTINGS, Granted
 from tests.charts.rendering import Chart, Json
 
 pytestmark = pytest.mark.real
@@ -66,6 +66,7 @@ def roles(chart: Chart) -> list[Json]:
         ("Role", "cozystack-gpu-leader", LEADER),
         ("Role", "cozystack-gpu-node-leases", NODE_LEASES),
         ("Role", "cozystack-gpu-settings", SETTINGS),
+        ("Role", "cozystack-gpu-api-servers", API_SERVERS),
         ("ClusterRole", "cozy:gpu:view", VIEW),
         ("ClusterRole", "cozy:gpu:admin", ADMIN),
         ("ClusterRole", "cozy:gpu:hoster", HOSTER),
@@ -81,6 +82,7 @@ def test_there_are_no_other_roles(chart: Chart):
         "cozy:gpu:hoster",
         "cozy:gpu:view",
         "cozystack-gpu",
+        "cozystack-gpu-api-servers",
         "cozystack-gpu-leader",
         "cozystack-gpu-node-leases",
         "cozystack-gpu-settings",
