@@ -19,11 +19,14 @@ WITHIN: Final = 2.0
 Judge = Callable[[Review, World], Answer]
 
 
-def build(views: Views, config: Config) -> dict[str, Admit]:
+def build(views: Views, config: Config, quota_gate: Admit) -> dict[str, Admit]:
     """Return the handlers by the names under which the chart registers them."""
     if not config.enabled:
-        return {"orders": always(orders.OFF)}
-    return {"orders": judged(views, lambda asked, world: orders.answer(asked, world, config))}
+        return {"orders": always(orders.OFF), "tenants": always(Allowed())}
+    return {
+        "orders": judged(views, lambda asked, world: orders.answer(asked, world, config)),
+        "tenants": quota_gate,
+    }
 
 
 def judged(views: Views, judge: Judge, *, within: float = WITHIN) -> Admit:

@@ -31,12 +31,18 @@ from apiserver.projection import Projection
 from apiserver.source import CachesSource
 from apiserver.views import Views
 from gpu import keys
+from gpu.admission.reserving import Gate
+from gpu.admission.sightings import Sightings
 from gpu.binder.lead import Binder
 from gpu.binder.replaying import Saves
 from gpu.cluster import credentials, endpoints, lease, recorder
 from gpu.cluster.caches import Caches
 from gpu.cluster.client import Client
 from gpu.config import Config
+from gpu.objects import kinds
+from gpu.objects.classes import GPUClass
+from gpu.objects.config_maps import ConfigMap
+from gpu.objects.tenants import TenantRelease
 from gpu.objects import kinds
 from policies import standing
 from policies.asking import Canary
@@ -196,7 +202,9 @@ def _build(  # noqa: PLR0917 -- what `serve` opened, handed on once
         authorizer=authz.Authorizer(reviewer),
         projection=projection,
         metrics=made,
-        admission=admissions.build(views, settings.config),
+        admission=admissions.build(
+            views, settings.config, _quota_gate(views, caches, reviewer, clock)
+        ),
         health=health,
         build=appkeys.Build(version=metadata.version("cozystack-gpu")),
     )
@@ -238,6 +246,21 @@ def _build(  # noqa: PLR0917 -- what `serve` opened, handed on once
     )
     _add_checks(process)
     return process
+
+
+def _quota_gate(views: Views, caches: Caches, client: Client, clock: SystemClock) -> Gate:
+    def is_behind() -> bool:
+        since = caches.failing.get(kinds.HELM_RELEASES.resource)
+        return since is not None and asyncio.get_running_loop().time() - since > FAILING
+
+    return Gate(
+        ask=views.ask,
+        renew=lambda: caches.refresh(TenantRelease, GPUClass, ConfigMap),
+        is_behind=is_behind,
+        sightings=Sightings(caches),
+        writer=client,
+        clock=clock,
+    )
 
 
 def _add_checks(process: Process) -> None:

@@ -51,6 +51,9 @@ SETTINGS_NAME: Final = "cozystack-gpu-settings"
 CANARY_NAME: Final = "cozystack-gpu-canary"
 """A ConfigMap that is never stored: asking for it by dry run tells what an API server knows."""
 
+# What the quota gate has let pass: one ConfigMap per bounding tenant, beside the settings.
+RESERVED_PREFIX: Final = "cozystack-gpu-reserved-"
+
 # Usage records: Workloads under no WorkloadMonitor, or under one of ours that selects no pod.
 USAGE_RECORD_PREFIX: Final = "gpuclaim-"
 USAGE_MONITOR_NAME: Final = "cozystack-gpu-usage"

@@ -46,6 +46,7 @@ KEYS = {
     "SETTINGS_NAMESPACE": "cozy-system",
     "SETTINGS_NAME": "cozystack-gpu-settings",
     "CANARY_NAME": "cozystack-gpu-canary",
+    "RESERVED_PREFIX": "cozystack-gpu-reserved-",
     "USAGE_RECORD_PREFIX": "gpuclaim-",
     "USAGE_MONITOR_NAME": "cozystack-gpu-usage",
     "USAGE_MONITOR_SELECTOR_LABEL": "gpu.cozystack.io/selects-no-pod",

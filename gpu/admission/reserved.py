@@ -1,0 +1,112 @@
+"""The ConfigMaps with what is reserved: read past the cache, written by compare-and-swap."""
+
+import asyncio
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from gpu import keys
+from gpu.model import reservations
+from gpu.model.reservations import Book, Entry
+from gpu.objects.kinds import CONFIG_MAPS
+from gpu.ports import Outcome, Writer
+from gpu.units import TenantName
+
+PAUSE: Final = 0.05
+"""Seconds before a call is made again that got no answer."""
+
+
+class UnstorableError(Exception):
+    """A grant could not be reserved; the text says why and what is next."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """One bounding tenant's reservations as stored."""
+
+    version: str
+    book: Book
+
+
+class Shelf:
+    """All of those ConfigMaps. Calls without an answer are made again; put a deadline around them."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+
+    async def read(self, tenant: TenantName, now: datetime, *, make: bool) -> Stored:
+        """Read a tenant's reservations; where there is no ConfigMap, an empty one is made if asked.
+
+        Raises UnstorableError.
+        """
+        raw = await self._stored(name_of(tenant), make=make)
+        if raw is None:
+            return Stored("0", Book())
+        return Stored(raw["metadata"]["resourceVersion"], reservations.parse(raw.get("data"), now))
+
+    async def _stored(self, name: str, *, make: bool) -> dict[str, Any] | None:
+        while True:
+            try:
+                return await self._writer.get(CONFIG_MAPS, name, keys.SETTINGS_NAMESPACE)
+            except Exception as error:  # noqa: BLE001 -- judged by its outcome, or raised again
+                if self._outcome(error, "read", name) is not Outcome.GONE:
+                    await asyncio.sleep(PAUSE)
+                    continue
+            if not make:
+                return None
+            try:
+                return await self._writer.create(CONFIG_MAPS, _empty(name))
+            except Exception as error:  # noqa: BLE001 -- judged by its outcome, or raised again
+                if self._outcome(error, "create", name) is not Outcome.CONFLICT:
+                    await asyncio.sleep(PAUSE)
+
+    async def swap(
+        self, tenant: TenantName, stored: Stored, child: TenantName, entry: Entry, now: datetime
+    ) -> bool:
+        """Write an entry over what was read; False when that is not what is stored any more.
+
+        False too when nobody knows what came of it. Raises UnstorableError.
+        """
+        if reservations.is_full(stored.book, child, entry, now):
+            raise UnstorableError(
+                f"too many quotas below {tenant} were changed in the last half minute: try again then"
+            )
+        name = name_of(tenant)
+        patch = {
+            "metadata": {"resourceVersion": stored.version},
+            "data": reservations.changes(stored.book, child, entry, now),
+        }
+        try:
+            await self._writer.patch(
+                CONFIG_MAPS,
+                name,
+                patch,
+                keys.SETTINGS_NAMESPACE,
+                field_manager=keys.WEBHOOK_MANAGER,
+            )
+        except Exception as error:  # noqa: BLE001 -- judged by its outcome, or raised again
+            if self._outcome(error, "write", name) is not Outcome.CONFLICT:
+                await asyncio.sleep(PAUSE)
+            return False
+        return True
+
+    def _outcome(self, error: Exception, verb: str, name: str) -> Outcome:
+        """Return what a failed call means; what trying again cannot cure is raised."""
+        outcome = self._writer.outcome(error)
+        if outcome is None:
+            raise error
+        if outcome is Outcome.REFUSED:
+            raise UnstorableError(
+                f"cannot {verb} ConfigMap {keys.SETTINGS_NAMESPACE}/{name}, where grants are "
+                f"reserved: {error}; ask the hoster"
+            ) from error
+        return outcome
+
+
+def name_of(tenant: TenantName) -> str:
+    """Return the name of the ConfigMap with what is reserved of a tenant's budgets."""
+    return f"{keys.RESERVED_PREFIX}{tenant}"
+
+
+def _empty(name: str) -> dict[str, Any]:
+    return {"metadata": {"name": name, "namespace": keys.SETTINGS_NAMESPACE}}

@@ -1,0 +1,212 @@
+"""The quota gate: judge a change of a tenant's quotas, and reserve what it grants before it passes.
+
+Two changes at once, on two replicas whose caches show neither, may not both get the last unit. So what
+passes is first written into one ConfigMap per tenant that bounds it, read past the cache and written by
+compare-and-swap: whoever comes second sees the first. What is reserved counts until a replica has seen a
+later version of the child, or for half a minute; clocks of replicas may differ by 20 s.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final, Protocol, TypeVar
+
+from gpu.admission import review, tenants
+from gpu.admission.reserved import Shelf, Stored, UnstorableError
+from gpu.admission.review import Answer, Review
+from gpu.admission.sightings import Glance, Sightings
+from gpu.errors import DecodeError
+from gpu.model import grants, reservations, tenancy
+from gpu.model.grants import Change, Ruling
+from gpu.model.reservations import Amounts
+from gpu.ports import Clock, Writer
+from gpu.units import TenantName
+from gpu.world import World
+
+T = TypeVar("T")
+
+SECONDS: Final = 2.0
+"""A change is answered within this, allowed or not."""
+RENEWAL: Final = 0.7
+"""Seconds a refusal waits for caches that are no older than the question."""
+
+
+class Ask(Protocol):
+    """Put a question to a World that is as new as may be (apiserver.views)."""
+
+    async def __call__(
+        self, question: Callable[[World], T], /, *, is_final: Callable[[T], bool]
+    ) -> T:
+        """Answer it; one that is not final is asked again of a newer World, if there is one."""
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """One round of judging: what is asked, and the reservations that were read for it."""
+
+    asked: Review
+    change: Change
+    now: datetime
+    stored: dict[TenantName, Stored] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """A ruling, and what was seen of the children of each bounding tenant that was read."""
+
+    ruling: Ruling
+    seen: Mapping[TenantName, Mapping[TenantName, int]]
+
+    @property
+    def passes(self) -> bool:
+        """Nothing stands against it."""
+        return not self.ruling.objections
+
+    @property
+    def unread(self) -> tuple[TenantName, ...]:
+        """Bounding tenants whose reservations were not read yet."""
+        return tuple(sorted(self.ruling.bounding.keys() - self.seen.keys()))
+
+
+class Gate:
+    """The admission handler `tenants`. One per process; its methods belong to one event loop."""
+
+    def __init__(
+        self,
+        *,
+        ask: Ask,
+        renew: Callable[[], Awaitable[None]],
+        is_behind: Callable[[], bool],
+        sightings: Sightings,
+        writer: Writer,
+        clock: Clock,
+        seconds: float = SECONDS,
+    ) -> None:
+        """Take what the gate works with.
+
+        `renew` returns when the caches show all that was stored before the call. `is_behind` says
+        that they have shown nothing for longer than reservations bear.
+        """
+        self._ask = ask
+        self._renew = renew
+        self._is_behind = is_behind
+        self._sightings = sightings
+        self._shelf = Shelf(writer)
+        self._clock = clock
+        self._seconds = seconds
+        self._turn = asyncio.Lock()
+        self._renewing = asyncio.Lock()
+        self._renewed = 0.0
+
+    async def __call__(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Answer the `request` of an AdmissionReview. Raises what `ask` raises."""
+        try:
+            asked = review.decode(request)
+        except DecodeError as error:
+            bad = review.Denied(code=400, reason="BadRequest", message=f"review: {error}")
+            return review.document(bad)
+        found = tenants.change(asked)
+        if isinstance(found, Change):
+            return review.document(await self._answer(asked, found))
+        return review.document(found or review.Allowed())
+
+    async def _answer(self, asked: Review, found: Change) -> Answer:
+        whose = f"quotas of {found.tenant}"
+        if self._is_behind():
+            return review.unavailable(f"{whose}: tenants cannot be read at present: try again", 5)
+        try:
+            async with asyncio.timeout(self._seconds):
+                return tenants.answer(asked, await self._judge(asked, found))
+        except TimeoutError:
+            return review.unavailable(f"{whose}: not judged within {self._seconds:g} s: try again")
+        except UnstorableError as error:
+            return review.unavailable(f"{whose}: {error}")
+
+    async def _judge(self, asked: Review, change: Change) -> Ruling:
+        arrived = self._clock.monotonic()
+        ruling = await self._reserve(asked, change)
+        if not ruling.objections or not await self._renewed_since(arrived):
+            return ruling
+        return await self._reserve(asked, change)
+
+    async def _renewed_since(self, arrived: float) -> bool:
+        """Have the caches read anew, once for all who wait; False when that takes too long."""
+        try:
+            async with asyncio.timeout(RENEWAL), self._renewing:
+                if self._renewed < arrived:
+                    began = self._clock.monotonic()
+                    await self._renew()
+                    self._renewed = began
+        except TimeoutError:
+            return False
+        return True
+
+    async def _reserve(self, asked: Review, change: Change) -> Ruling:
+        """Judge, and write down what is granted; anew when somebody else wrote meanwhile.
+
+        Reservations can only add to what stands against a change.
+        """
+        first = await self._look(_Attempt(asked, change, self._clock.now()))
+        if not first.passes or not first.ruling.bounding:
+            return first.ruling
+        async with self._turn:
+            while True:
+                attempt = _Attempt(asked, change, self._clock.now())
+                judged = await self._weigh(attempt)
+                if not judged.passes or asked.dry_run or await self._write(attempt, judged):
+                    return judged.ruling
+
+    async def _weigh(self, attempt: _Attempt) -> _Judged:
+        """Judge with the reservations of every bounding tenant; what they hold may bound it further."""
+        judged = await self._look(attempt)
+        while judged.passes and judged.unread:
+            for tenant in judged.unread:
+                attempt.stored[tenant] = await self._shelf.read(
+                    tenant, attempt.now, make=not attempt.asked.dry_run
+                )
+                self._sightings.look_out(attempt.stored[tenant].book, attempt.now)
+            judged = await self._look(attempt)
+        return judged
+
+    async def _look(self, attempt: _Attempt) -> _Judged:
+        glance = self._sightings.glance()
+        return await self._ask(
+            lambda world: _judged(attempt, glance, world), is_final=lambda judged: judged.passes
+        )
+
+    async def _write(self, attempt: _Attempt, judged: _Judged) -> bool:
+        """Write the child's entry for every bounding tenant, the topmost first.
+
+        False when somebody else wrote first; what was written by then stays, and is counted on.
+        """
+        child = attempt.change.tenant
+        for tenant in sorted(judged.ruling.bounding, key=tenancy.nesting):
+            stored = attempt.stored[tenant]
+            entry = reservations.entered(
+                stored.book,
+                child,
+                judged.ruling.bounding[tenant],
+                after=max(int(stored.version), tenants.version(attempt.asked)),
+                now=attempt.now,
+                seen=judged.seen[tenant],
+            )
+            if not await self._shelf.swap(tenant, stored, child, entry, attempt.now):
+                return False
+        return True
+
+
+def _judged(attempt: _Attempt, glance: Glance, world: World) -> _Judged:
+    seen = {tenant: glance.seen(world, stored.book) for tenant, stored in attempt.stored.items()}
+    reserved: dict[TenantName, Amounts] = {}
+    for tenant, stored in attempt.stored.items():
+        for child, units in stored.book.in_force(attempt.now, seen[tenant]).items():
+            reserved[child] = _larger(reserved.get(child, {}), units)
+    return _Judged(grants.judge(world.snapshot, attempt.change, reserved), seen)
+
+
+def _larger(one: Amounts, other: Amounts) -> Amounts:
+    return {
+        **other,
+        **{key: max(units, other.get(key, units)) for key, units in one.items()},
+    }
