@@ -43,7 +43,6 @@ from gpu.objects import kinds
 from gpu.objects.classes import GPUClass
 from gpu.objects.config_maps import ConfigMap
 from gpu.objects.tenants import TenantRelease
-from gpu.objects import kinds
 from policies import standing
 from policies.asking import Canary
 from policies.proof import Proof
