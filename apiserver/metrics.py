@@ -46,6 +46,7 @@ class Metrics:
     write_refusals: Counter
     quarantined_sets: Gauge
     malformed_objects: Gauge
+    unreadable_quotas: Gauge
     sets_held_back: Gauge
     usage_records: Counter
     claim_times: ClaimTimes
@@ -192,6 +193,11 @@ def create() -> Metrics:
             "cozystack_gpu_malformed_objects",
             "Stored objects that could not be read, by kind.",
             ("kind",),
+            registry=registry,
+        ),
+        unreadable_quotas=Gauge(
+            "cozystack_gpu_unreadable_quotas",
+            "GPU quotas of tenants that are no whole number of units and count as 0.",
             registry=registry,
         ),
         sets_held_back=Gauge(

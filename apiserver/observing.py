@@ -13,11 +13,13 @@ from gpu.cluster.caches import Caches
 from gpu.cluster.http import Observation
 from gpu.cluster.recorder import Recorder
 from gpu.errors import DecodeError
+from gpu.model import tenancy
 from gpu.objects.claims import GPUClaim, Phase
 from gpu.objects.classes import GPUClass
 from gpu.objects.config_maps import ConfigMap
 from gpu.objects.kinds import Kind
 from gpu.objects.meta import ObjectKey
+from gpu.objects.tenants import TenantQuota, TenantRelease
 from gpu.ports import Clock, Outcome
 from gpu.settings import Settings
 from gpu.units import ClassName
@@ -186,8 +188,11 @@ class Observing:
         for kind in caches.reflectors:
             self._metrics.malformed_objects.labels(kind=kind.kind).set(len(caches[kind].malformed))
         stored = next(iter(caches.items(ConfigMap)), None)
-        _, problem = served_settings(stored, Settings())
+        settings, problem = served_settings(stored, Settings())
         self._metrics.settings_valid.set(0 if problem else 1)
+        declared = tenancy.declaring(caches.items(TenantRelease), caches.items(TenantQuota))
+        unreadable = tenancy.unreadable(declared, settings.resource_names)
+        self._metrics.unreadable_quotas.set(sum(len(bad) for _, bad in unreadable))
 
     async def loop_lag(self) -> None:
         """Measure how late the event loop wakes from a short sleep, until cancelled."""

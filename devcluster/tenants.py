@@ -44,7 +44,11 @@ def objects(
         "metadata": {
             "name": f"tenant-{name}",
             "namespace": parent,
-            "labels": {keys.APPLICATION_KIND_LABEL: "Tenant"},
+            "labels": {
+                keys.APPLICATION_KIND_LABEL: "Tenant",
+                keys.APPLICATION_GROUP_LABEL: "apps.cozystack.io",
+                keys.APPLICATION_NAME_LABEL: name,
+            },
         },
         "spec": {"interval": "5m", "values": {"resourceQuotas": dict(quotas or {})}},
     }

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import get_args
 
 from gpu import keys
-from gpu.binder import changes, conditions, news
+from gpu.binder import budget_news, changes, conditions, news
 from gpu.binder.phases import status
 from gpu.model import budgets, invariants, refusals, signs
 from gpu.objects import claims, kinds
@@ -109,6 +109,8 @@ EVENTS = {
     "GuestEnded",
     "UsageRecordDropped",
     "PlanRefused",
+    "QuotaReadable",
+    "QuotaUnreadable",
 }
 RULES = {
     "BookedTwice",
@@ -236,7 +238,7 @@ def test_a_quota_gate_keeps_its_words():
 
 
 def test_events_and_rules_of_the_checker_keep_their_names():
-    assert set(news.REASONS) == EVENTS
+    assert {*news.REASONS, *budget_news.REASONS} == EVENTS
     assert {rule.value for rule in invariants.Rule} == RULES
 
 

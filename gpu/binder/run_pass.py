@@ -15,6 +15,7 @@ from typing import Final
 
 from gpu import keys
 from gpu.binder import changes, conditions, delivery, news, phases, replaying, term
+from gpu.binder.budget_news import BudgetNews
 from gpu.binder.changes import (
     Attach,
     Change,
@@ -66,6 +67,8 @@ class Passes:
     saves: Saves = field(default_factory=Saves)
     sightings: Sightings = field(default_factory=Sightings)
     """What this leader saw of pods that use claims, pass by pass."""
+    budget_news: BudgetNews = field(default_factory=BudgetNews)
+    """Which budgets that cannot be read this leader has told of."""
     _ground: Ground = field(default_factory=Ground)
     """The checker's own."""
     _snapshot: Snapshot | None = None
@@ -94,7 +97,11 @@ class Passes:
         world, draft = opened
         self._snapshot = draft.snapshot
         before = self.sightings
-        self.sightings = await self.in_thread(lambda: _observe(before, world, now))
+        self.sightings, told = await self.in_thread(
+            lambda: (_observe(before, world, now), self.budget_news.of(draft.snapshot))
+        )
+        for item in told:
+            item.send(self.recorder)
         scene = Scene(
             world=world,
             draft=draft,

@@ -283,6 +283,8 @@ def _declared(cluster: Cluster) -> dict[TenantName, Mapping[QuotaKey, int]]:
     at_home: list[TenantRelease] = []
     elsewhere: list[TenantRelease] = []
     for release in cluster.releases:
+        if not release.is_hosts:
+            continue
         above = parent_of(release.tenant) if release.tenant != keys.TENANT_ROOT else None
         (at_home if release.meta.namespace == above else elsewhere).append(release)
     for part in (at_home, elsewhere):

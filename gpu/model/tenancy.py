@@ -86,11 +86,12 @@ def declaring(
     """Return the object that declares for each tenant: its HelmRelease, else its `tenant-quota`.
 
     Where two HelmReleases make one tenant (names with a dash), the one in its parent's namespace
-    counts, then the first by key.
+    counts, then the first by key. One of another group's kind Tenant makes none.
     """
     found: dict[TenantName, Declaring] = {}
     for release in sorted(
-        releases, key=lambda item: (item.meta.namespace != parent(item.tenant), item.meta.key)
+        (item for item in releases if item.is_hosts),
+        key=lambda item: (item.meta.namespace != parent(item.tenant), item.meta.key),
     ):
         found.setdefault(release.tenant, release)
     for quota in sorted(quotas, key=lambda item: item.meta.key):

@@ -14,6 +14,7 @@ from gpu.objects.decode import Fields, Raw
 from gpu.objects.meta import ObjectMeta
 from gpu.units import QuotaKey, TenantName, Units, parse_units
 
+_HOST_GROUP: Final = keys.APPLICATION_GROUP_LABEL.partition("/")[0]
 _REQUESTS: Final = "requests."
 _LIMITS: Final = "limits."
 
@@ -55,6 +56,11 @@ class TenantRelease:
     tenant: TenantName
     declared: Declared = field(default_factory=Declared)
     raw: Raw = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def is_hosts(self) -> bool:
+        """Say whether it is of the host's kind Tenant: another group's kind may have that name."""
+        return self.meta.labels.get(keys.APPLICATION_GROUP_LABEL, _HOST_GROUP) == _HOST_GROUP
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,10 +7,10 @@ from apiserver.observing import Observing
 from gpu.binder.report import Failed, PassReport, Spent
 from gpu.cluster.caches import Caches
 from gpu.cluster.recorder import Recorder, Reporter
-from gpu.objects.kinds import CONFIG_MAPS, GPU_CLAIMS, GPU_CLASSES
+from gpu.objects.kinds import CONFIG_MAPS, GPU_CLAIMS, GPU_CLASSES, HELM_RELEASES
 from gpu.ports import Outcome
 from policies.standing import Reason, Standing
-from tests.builders import START
+from tests.builders import START, raw_release
 from tests.fakes.clock import FakeClock
 
 
@@ -64,6 +64,19 @@ def test_gauges_follow_the_stores():
     )
     observing._count(caches, START)
     assert value(made, "cozystack_gpu_settings_valid") == 1
+
+
+def test_a_gauge_counts_the_gpu_quotas_that_cannot_be_read():
+    made = metrics.create()
+    caches = Caches(None)
+    observing = Observing(made, "me")
+    observing._count(caches, START)
+    assert value(made, "cozystack_gpu_unreadable_quotas") == 0
+    bad = {"gpu.cozystack.io/h100": "x", "gpu.cozystack.io/total": 1.5, "example.com/nic": "y"}
+    for tenant, quotas in (("tenant-a", bad), ("tenant-b", {"gpu.cozystack.io/h100": 4})):
+        caches[HELM_RELEASES].put(raw_release(tenant, quotas))
+    observing._count(caches, START)
+    assert value(made, "cozystack_gpu_unreadable_quotas") == 2
 
 
 def test_a_failure_that_stays_is_logged_once_and_counted_each_time():

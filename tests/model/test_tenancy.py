@@ -1,7 +1,9 @@
 import pytest
 
+from gpu import keys
 from gpu.model import tenancy
-from tests.builders import a_namespace, a_quota, a_release, budget
+from gpu.objects import tenants
+from tests.builders import a_namespace, a_quota, a_release, budget, raw_release
 
 
 @pytest.mark.parametrize(
@@ -55,6 +57,40 @@ def test_of_two_releases_for_one_tenant_the_one_beside_its_parent_counts():
     for releases in ([right, dashed], [dashed, right]):
         tree = tenancy.build(namespaces=[], releases=releases, quotas=[])
         assert tree.declared("tenant-a-b") == {"gpu.cozystack.io/h100": 1}
+
+
+@pytest.mark.parametrize(
+    ("group", "declared"),
+    [
+        pytest.param({keys.APPLICATION_GROUP_LABEL: "apps.cozystack.io"}, True, id="the host's"),
+        pytest.param({}, True, id="written without the label"),
+        pytest.param({keys.APPLICATION_GROUP_LABEL: "example.com"}, False, id="another group's"),
+    ],
+)
+def test_only_the_hosts_kind_tenant_declares(group, declared):
+    raw = raw_release("tenant-a", budget(h100=4))
+    raw["metadata"]["labels"] = {keys.APPLICATION_KIND_LABEL: "Tenant", **group}
+    tree = tenancy.build(namespaces=[], releases=[tenants.decode_release(raw)], quotas=[])
+    assert bool(tree.declared("tenant-a")) is declared
+
+
+def test_the_release_of_the_root_declares_for_the_root():
+    raw = raw_release("tenant-root", budget(h100=4))
+    assert raw["metadata"]["name"] == raw["metadata"]["namespace"] == "tenant-root"
+    tree = tenancy.build(namespaces=[], releases=[tenants.decode_release(raw)], quotas=[])
+    assert tree.declared("tenant-root") == {"gpu.cozystack.io/h100": 4}
+
+
+def test_of_unreadable_budgets_only_those_of_gpu_keys_are_ours():
+    found = tenancy.declaring(
+        [a_release("tenant-a", {"example.com/nic": "x", "nvidia.com/x": "y", "nvidia.com/z": "z"})],
+        [a_quota("tenant-b", of={"gpu.cozystack.io/gone": "x"})],
+    )
+    told = [(item.tenant, bad) for item, bad in tenancy.unreadable(found, {"nvidia.com/x"})]
+    assert told == [
+        ("tenant-a", {"nvidia.com/x": "'y' is not a quantity"}),
+        ("tenant-b", {"gpu.cozystack.io/gone": "'x' is not a quantity"}),
+    ]
 
 
 @pytest.mark.parametrize(
