@@ -1,24 +1,26 @@
 """Projection: what is served, computed once per change of the world, remembered for watches.
 
 One view of the world is *published* at a time, with the version up to which every source has proved
-progress. Lists are computed from it on first demand and shared by all readers; lists that somebody
-watches are computed as soon as it is published. A watcher holds the state it knows and is told the
-difference to the newest one, so a slow one costs nothing and loses nothing.
+progress. Lists that somebody watches, or has read lately, are computed before it is published, so that
+a reader finds an answer and never waits for one to be computed; others on first demand. All readers
+share them. A watcher holds the state it knows and is told the difference to the newest one, so a slow
+one costs nothing and loses nothing.
 """
 
 import asyncio
 import contextlib
-from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Protocol
 
 import structlog
 
+from apiserver import feeds
+from apiserver.feeds import Computed, Feed, Feeds, Published
 from apiserver.resources.base import Resource
 from apiserver.wire import states, status
-from apiserver.wire.items import Row
-from apiserver.wire.states import History, State
+from apiserver.wire.states import State
+from gpu.reading import InThread
 from gpu.world import World
 
 log = structlog.get_logger(__name__)
@@ -65,34 +67,10 @@ class Pace:
     """A reader who wants a version not reached yet waits this long."""
     interest: float = 30.0
     """With no watcher and no read for this long, changes are not followed until the next read."""
+    followed: int = 64
+    """Lists, besides those watched, that are computed before they are asked for: the last read."""
     retry: float = 0.25
     """Pause after a refresh that could not prove progress."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Published:
-    """A view of the world and the version it holds at least."""
-
-    serial: int
-    version: int
-    world: World
-
-
-@dataclass(slots=True)
-class Feed:
-    """One list (a resource in one namespace, or in all) and its remembered states."""
-
-    resource: Resource
-    namespace: str
-    history: History = field(default_factory=History)
-    serial: int = 0
-    watchers: int = 0
-    changed: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def announce(self) -> None:
-        """Wake everybody who waits for a newer state."""
-        self.changed.set()
-        self.changed = asyncio.Event()
 
 
 class Projection:
@@ -105,15 +83,19 @@ class Projection:
         enabled: bool = True,
         pace: Pace | None = None,
         most_feeds: int = 4096,
+        in_thread: InThread = asyncio.to_thread,
     ) -> None:
         self._source = source
         self._enabled = enabled
         self._pace = pace or Pace()
-        self._most_feeds = most_feeds
-        self._feeds: OrderedDict[tuple[str, str], Feed] = OrderedDict()
-        self._published: _Published | None = None
+        self._in_thread = in_thread
+        self._feeds = Feeds(most_feeds)
+        self._published: Published | None = None
         self._through = 0
-        self._dirty = False
+        self._changes = 0
+        """Counts the source's signals."""
+        self._shown = 0
+        """How many of them what is published shows."""
         self._wake = asyncio.Event()
         self._moved = asyncio.Event()
         self._lock = asyncio.Lock()
@@ -134,11 +116,13 @@ class Projection:
                 if not self._is_wanted():
                     self._unfollowed = True
                     continue
+                began = asyncio.get_running_loop().time()
                 if not await self._refresh():
                     self._wake.set()
                     await asyncio.sleep(self._pace.retry)
                 else:
-                    await asyncio.sleep(self._pace.interval)
+                    took = asyncio.get_running_loop().time() - began
+                    await asyncio.sleep(self._rest(took))
         finally:
             unsubscribe()
 
@@ -149,7 +133,7 @@ class Projection:
     def close(self) -> None:
         """End every watch, cleanly: readers of `closing` are woken."""
         self.closing = True
-        for feed in self._feeds.values():
+        for feed in self._feeds.all():
             feed.announce()
 
     @property
@@ -160,7 +144,7 @@ class Projection:
     @property
     def watchers(self) -> int:
         """How many watches are open."""
-        return sum(feed.watchers for feed in self._feeds.values())
+        return sum(feed.watchers for feed in self._feeds.all())
 
     def proved(self) -> int:
         """Return the version at which what is published is known to hold."""
@@ -187,7 +171,8 @@ class Projection:
             lambda: self.proved() >= at_least, self._pace.catch_up
         ):
             raise status.too_new(at_least, self.proved())
-        feed = self._feed(resource, namespace)
+        feed = self._feeds.of(resource, namespace)
+        feed.last_read = self._last_read
         state = await self._current(feed)
         return feed, state, max(self.proved(), state.version)
 
@@ -237,22 +222,23 @@ class Projection:
         age = asyncio.get_running_loop().time() - self._last_read
         return self._published is None or self.watchers > 0 or age < self._pace.interest
 
+    @property
+    def _dirty(self) -> bool:
+        """Say whether the source has changed since what is published."""
+        return self._changes != self._shown
+
     def _on_change(self) -> None:
-        self._dirty = True
+        self._changes += 1
         self._wake.set()
 
     async def _refresh(self) -> bool:
         """Prove progress and publish; False when that has to be tried again."""
         if not (self._source.synced and await self._progressed()):
             return False
-        async with self._lock:
-            if not self._publish():
-                return False
-            for feed in [feed for feed in self._feeds.values() if feed.watchers]:
-                try:
-                    await self._bring_up(feed)
-                except Exception:
-                    log.exception("list not computed", resource=feed.resource.plural)
+        if not self._dirty:
+            self.proved()
+        elif not await self._publish():
+            return False
         self._announce_move()
         return True
 
@@ -270,41 +256,30 @@ class Projection:
         self._proving = True
         return True
 
-    def _publish(self) -> bool:
-        """Take the world as it is now if it changed; False when its version did not grow."""
-        version = self._source.resource_version
-        if not self._dirty:
-            self.proved()
-            return True
+    async def _publish(self) -> bool:
+        """Compute what is wanted of the world as it is now, then publish it.
+
+        Returns False when its version did not grow: that has to be tried again.
+        """
+        version, changes = self._source.resource_version, self._changes
         if version <= self._through:
             return False
-        self._dirty = False
-        self._unfollowed = False
         serial = self._published.serial + 1 if self._published else 1
-        self._published = _Published(serial, version, self._source.world())
-        self._through = version
+        taken = Published(serial, version, self._source.world())
+        # Beside the lock: most of the time goes here, and readers of what is published go on.
+        await self._in_thread(lambda: _prepare(taken.world))
+        since = asyncio.get_running_loop().time() - self._pace.interest
+        async with self._lock:
+            computed = await self._compute(self._feeds.wanted(since, self._pace.followed), taken)
+            self._published, self._through, self._shown = taken, version, changes
+            self._unfollowed = False
+            for feed, error in computed.show().items():
+                log.error("list not computed", resource=feed.resource.plural, exc_info=error)
         return True
 
     def _announce_move(self) -> None:
         self._moved.set()
         self._moved = asyncio.Event()
-
-    def _feed(self, resource: Resource, namespace: str) -> Feed:
-        key = (resource.plural, namespace)
-        feed = self._feeds.get(key)
-        if feed is None:
-            feed = self._feeds[key] = Feed(resource, namespace)
-            self._forget_feeds()
-        self._feeds.move_to_end(key)
-        return feed
-
-    def _forget_feeds(self) -> None:
-        """Drop the lists longest unread; namespaces are named by callers, so they must be bounded."""
-        surplus = len(self._feeds) - self._most_feeds
-        for key in [key for key, feed in self._feeds.items() if not feed.watchers][
-            : max(surplus, 0)
-        ]:
-            del self._feeds[key]
 
     async def _current(self, feed: Feed) -> State:
         """Return the feed's state in what is published now."""
@@ -312,57 +287,26 @@ class Projection:
             return states.first((), 1)
         if feed.serial != self._published.serial:
             async with self._lock:
-                await self._bring_up(feed)
+                failed = (await self._compute([feed], self._published)).show()
+            if feed in failed:
+                raise failed[feed]
         if feed.serial == self._published.serial:
             feed.history.held_through(self.proved())
         state = feed.history.latest
         assert state is not None
         return state
 
-    async def _bring_up(self, feed: Feed) -> None:
-        """Compute a feed from what is published; nothing is published meanwhile (lock held)."""
-        published = self._published
-        if published is None or feed.serial == published.serial:
-            return
-        everywhere = feed.resource.namespaced and not feed.namespace
-        parts = [feed]
-        if everywhere:
-            names = _tenants(published.world) if self._enabled else []
-            parts = [self._feed(feed.resource, name) for name in names]
-        stale = [part for part in parts if part.serial != published.serial]
-        computed = await asyncio.to_thread(_rows, stale if self._enabled else [], published.world)
-        for part in stale:
-            rows = computed.get(part.namespace, ())
-            before = part.history.latest
-            _advance(part, published, _next_state(part, before, rows, published.version))
-        if everywhere:
-            latest = [part.history.latest for part in parts]
-            found = [state for state in latest if state is not None]
-            state = states.merged(found, published.version, feed.history.latest)
-            _advance(feed, published, state)
+    async def _compute(self, wanted: Iterable[Feed], published: Published) -> Computed:
+        return await feeds.compute(
+            wanted,
+            published,
+            part=self._feeds.of,
+            in_thread=self._in_thread,
+            enabled=self._enabled,
+        )
 
 
-def _rows(feeds: Sequence[Feed], world: World) -> dict[str, tuple[Row, ...]]:
-    return {feed.namespace: feed.resource.rows(world, feed.namespace) for feed in feeds}
-
-
-def _next_state(
-    feed: Feed, before: State | None, rows: Sequence[Row], version: int
-) -> State | None:
-    if before is None:
-        return states.first(rows, version)
-    return states.following(before, rows, version, feed.history.oldest)
-
-
-def _advance(feed: Feed, published: _Published, state: State | None) -> None:
-    adjacent = published.serial == feed.serial + 1
-    feed.serial = published.serial
-    if state is None:
-        feed.history.held_through(published.version)
-        return
-    feed.history.add(state, adjacent=adjacent)
-    feed.announce()
-
-
-def _tenants(world: World) -> list[str]:
-    return sorted(one.meta.name for one in world.namespaces if one.tenant is not None)
+def _prepare(world: World) -> None:
+    """Make what all lists need; where that fails, each of them fails and tells why."""
+    with contextlib.suppress(Exception):
+        _ = world.snapshot

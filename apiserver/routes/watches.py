@@ -12,7 +12,7 @@ from prometheus_client import Counter
 
 from apiserver import appkeys, middleware
 from apiserver.appkeys import Limits, Services
-from apiserver.projection import Feed
+from apiserver.feeds import Feed
 from apiserver.resources.base import Resource
 from apiserver.wire import frames, negotiate, status
 from apiserver.wire.frames import Framer

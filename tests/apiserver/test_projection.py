@@ -2,12 +2,14 @@
 
 import asyncio
 import contextlib
+from dataclasses import replace
 
 import pytest
 
 from apiserver.projection import Pace, Projection
 from apiserver.resources import base
 from apiserver.wire.status import TimedOut, Unavailable
+from gpu.world import World
 from tests.apiserver import fakes
 from tests.apiserver.fakes import FAST, WORDS
 
@@ -134,7 +136,7 @@ async def test_rows_that_fail_for_one_watched_list_do_not_stop_the_others(logs):
     source = a_source(a="x")
     async with running(source) as projection:
         good, _, _ = await projection.read(fragile, "tenant-a")
-        bad = projection._feed(fragile, "tenant-b")
+        bad = projection._feeds.of(fragile, "tenant-b")
         with projection.following(bad), projection.following(good):
             source.set(fakes.words_world(tenant_a={"a": "new"}))
             newest = await projection.newer(good, good.history.latest, _soon())
@@ -167,7 +169,116 @@ async def test_a_broken_proof_is_said_once(logs):
     assert source.proofs > 2
 
 
-def test_a_slow_api_server_is_asked_less_often_and_still_once_a_second():
-    followed = Projection(fakes.FakeSource())
-    rests = [followed._rest(took) for took in (0.001, 0.05, 30.0)]
-    assert rests == [0.2, 0.4, 1.0]
+class Gate:
+    """In the place of a worker thread: work waits until the test opens it."""
+
+    def __init__(self) -> None:
+        self.open = asyncio.Event()
+        self.open.set()
+        self.waiting = asyncio.Event()
+
+    async def __call__(self, work):
+        if not self.open.is_set():
+            self.waiting.set()
+        await self.open.wait()
+        return work()
+
+
+@contextlib.asynccontextmanager
+async def being_computed(source, gate, **how):
+    """A projection that somebody has read, and that is at work on a newer world now."""
+    pace = replace(FAST, fresh=0.01)
+    async with running(source, pace=pace, in_thread=gate, **how) as projection:
+        await names(projection)
+        gate.open.clear()
+        source.set(fakes.words_world(tenant_a={"b": "y"}))
+        await gate.waiting.wait()
+        yield projection
+        gate.open.set()
+
+
+async def test_a_reader_does_not_wait_for_a_newer_world_to_be_computed():
+    source, gate = a_source(a="x"), Gate()
+    async with being_computed(source, gate) as projection:
+        async with asyncio.timeout(1):
+            _, state, version = await projection.read(WORDS, "tenant-a")
+        assert ([item.row.name for item in state.items], version) == (["a"], 100)
+        gate.open.set()
+        _, state, version = await projection.read(WORDS, "tenant-a", at_least=110)
+        assert ([item.row.name for item in state.items], version) == (["b"], 110)
+
+
+async def test_what_is_published_does_not_hold_at_the_version_of_a_world_being_computed():
+    source, gate = a_source(a="x"), Gate()
+    async with being_computed(source, gate) as projection:
+        source.version = 150
+        assert projection.proved() == 100
+        with pytest.raises(TimedOut, match="current: 100"):
+            await projection.read(WORDS, "tenant-a", at_least=110)
+
+
+async def test_a_change_while_a_world_is_computed_is_published_next():
+    source, gate = a_source(a="x"), Gate()
+    async with being_computed(source, gate) as projection:
+        source.set(fakes.words_world(tenant_a={"c": "z"}))
+        gate.open.set()
+        assert await names(projection, at_least=120) == ["c"]
+
+
+async def test_lists_read_lately_are_computed_before_they_are_asked_for_and_others_are_not():
+    computed = []
+
+    def rows(world, namespace):
+        computed.append(namespace)
+        return fakes.words(world, namespace)
+
+    counted = base.Resource(plural="words", singular="w", kind="W", description="", rows=rows)
+    source = fakes.FakeSource(fakes.words_world(tenant_a={"a": "x"}, tenant_b={}, tenant_c={}))
+    pace = replace(FAST, followed=2, interest=0.3)
+    async with running(source, pace=pace) as projection:
+        for name in ("tenant-a", "tenant-b", "tenant-c"):
+            await projection.read(counted, name)
+        computed.clear()
+        source.set(fakes.words_world(tenant_a={"a": "y"}, tenant_b={}, tenant_c={}))
+        await projection.read(counted, "tenant-c", at_least=source.version)
+        assert computed == ["tenant-c", "tenant-b"]
+        await asyncio.sleep(0.3)
+        computed.clear()
+        source.set(fakes.words_world(tenant_a={"a": "z"}, tenant_b={}, tenant_c={}))
+        await projection.read(counted, "tenant-a", at_least=source.version)
+        assert computed == ["tenant-a"]
+
+
+async def test_a_world_no_list_can_be_computed_of_ends_only_the_lists(logs, monkeypatch):
+    def broken(_world):
+        raise RuntimeError("bug")
+
+    source = a_source(a="x")
+    async with running(source) as projection:
+        await names(projection)
+        monkeypatch.setattr(World, "snapshot", property(broken))
+        source.set(fakes.words_world(tenant_a={"b": "y"}))
+        assert await names(projection) == ["b"]
+    assert logs == []
+
+
+@pytest.mark.looptime
+async def test_a_slow_api_server_is_asked_less_often_and_still_once_a_second():
+    source = a_source(a="x")
+    proof = source.progress
+
+    async def slow(seconds):
+        await asyncio.sleep(seconds)
+        await proof()
+
+    asked = []
+    for seconds in (0.001, 0.05, 1.5):
+        source.proofs, source.progress = 0, lambda seconds=seconds: slow(seconds)
+        async with running(source, pace=Pace(), in_thread=Gate()) as projection:
+            for number in range(200):
+                projection._last_read = asyncio.get_running_loop().time()
+                source.set(fakes.words_world(tenant_a={"a": str(number)}))
+                await asyncio.sleep(0.1)
+        asked.append(source.proofs)
+    # 20 s each; a round is 0.02 s to begin, the proof, and a rest of 0.2, 0.4 and 1 s.
+    assert asked == [pytest.approx(90, abs=2), pytest.approx(42, abs=2), pytest.approx(8, abs=1)]

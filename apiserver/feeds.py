@@ -1,0 +1,180 @@
+"""Feeds: every list that was asked for, with its remembered states; computed together, in one go."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from apiserver.resources.base import Resource
+from apiserver.wire import states
+from apiserver.wire.items import Row
+from apiserver.wire.states import History, State
+from gpu.reading import InThread
+from gpu.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A view of the world, its number, and the version it holds at least."""
+
+    serial: int
+    version: int
+    world: World
+
+
+@dataclass(slots=True, eq=False)
+class Feed:
+    """One list (a resource in one namespace, or in all) and its remembered states."""
+
+    resource: Resource
+    namespace: str
+    history: History = field(default_factory=History)
+    serial: int = 0
+    watchers: int = 0
+    last_read: float = float("-inf")
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def is_merged(self) -> bool:
+        """Say whether it is made of the lists of all tenants."""
+        return self.resource.namespaced and not self.namespace
+
+    def announce(self) -> None:
+        """Wake everybody who waits for a newer state."""
+        self.changed.set()
+        self.changed = asyncio.Event()
+
+    def advance(self, published: Published, state: State | None) -> None:
+        """Take a newer state; None says that the last one holds still."""
+        adjacent = published.serial == self.serial + 1
+        self.serial = published.serial
+        if state is None:
+            self.history.held_through(published.version)
+            return
+        self.history.add(state, adjacent=adjacent)
+        self.announce()
+
+
+class Feeds:
+    """Feeds by resource and namespace; those longest unread are forgotten when there are too many."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._feeds: OrderedDict[tuple[str, str], Feed] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._feeds)
+
+    def of(self, resource: Resource, namespace: str) -> Feed:
+        """Return the feed of a list, new or not."""
+        key = (resource.plural, namespace)
+        feed = self._feeds.get(key)
+        if feed is None:
+            feed = self._feeds[key] = Feed(resource, namespace)
+            self._forget()
+        self._feeds.move_to_end(key)
+        return feed
+
+    def all(self) -> tuple[Feed, ...]:
+        """Return every feed."""
+        return tuple(self._feeds.values())
+
+    def wanted(self, since: float, most: int) -> tuple[Feed, ...]:
+        """Return those that are watched, and of those read since a time as many more, newest first."""
+        watched = [feed for feed in self._feeds.values() if feed.watchers]
+        read = [
+            feed
+            for feed in reversed(self._feeds.values())
+            if not feed.watchers and feed.last_read >= since
+        ]
+        return (*watched, *read[:most])
+
+    def _forget(self) -> None:
+        """Drop the lists longest unread; namespaces are named by callers, so they must be bounded."""
+        surplus = len(self._feeds) - self._most
+        for key in [key for key, feed in self._feeds.items() if not feed.watchers][
+            : max(surplus, 0)
+        ]:
+            del self._feeds[key]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Computed:
+    """What some feeds come to in one world; nobody sees anything of it before `show`."""
+
+    published: Published
+    parts: tuple[Feed, ...]
+    merged: Mapping[Feed, tuple[Feed, ...]]
+    """Lists of all namespaces, and what each is made of."""
+    rows: Mapping[Feed, tuple[Row, ...]]
+    failed: Mapping[Feed, Exception]
+
+    def show(self) -> Mapping[Feed, Exception]:
+        """Have every feed take its new state; returns those that could not be computed, and why."""
+        failed = dict(self.failed)
+        for feed in self.parts:
+            if feed not in failed and feed.serial < self.published.serial:
+                feed.advance(self.published, self._next(feed))
+        for feed, parts in self.merged.items():
+            broken = next((failed[part] for part in parts if part in failed), None)
+            if broken is not None:
+                failed[feed] = broken
+            elif feed.serial < self.published.serial:
+                feed.advance(self.published, self._merge(feed, parts))
+        return failed
+
+    def _next(self, feed: Feed) -> State | None:
+        before, version = feed.history.latest, self.published.version
+        rows = self.rows.get(feed, ())
+        if before is None:
+            return states.first(rows, version)
+        return states.following(before, rows, version, feed.history.oldest)
+
+    def _merge(self, feed: Feed, parts: Iterable[Feed]) -> State | None:
+        latest = [part.history.latest for part in parts]
+        found = [state for state in latest if state is not None]
+        return states.merged(found, self.published.version, feed.history.latest)
+
+
+async def compute(
+    feeds: Iterable[Feed],
+    published: Published,
+    *,
+    part: Callable[[Resource, str], Feed],
+    in_thread: InThread,
+    enabled: bool,
+) -> Computed:
+    """Compute those feeds that are behind a world, in one go; all empty with the feature off."""
+    parts: dict[Feed, None] = {}
+    merged: dict[Feed, tuple[Feed, ...]] = {}
+    for feed in feeds:
+        if feed.serial == published.serial:
+            continue
+        if feed.is_merged:
+            names = _tenants(published.world) if enabled else ()
+            merged[feed] = tuple(part(feed.resource, name) for name in names)
+        else:
+            parts[feed] = None
+    for found in merged.values():
+        parts |= dict.fromkeys(found)
+    stale = tuple(feed for feed in parts if feed.serial != published.serial)
+    asked = stale if enabled else ()
+    rows, failed = await in_thread(lambda: _rows(asked, published.world))
+    return Computed(published=published, parts=stale, merged=merged, rows=rows, failed=failed)
+
+
+def _rows(
+    feeds: Iterable[Feed], world: World
+) -> tuple[dict[Feed, tuple[Row, ...]], dict[Feed, Exception]]:
+    found: dict[Feed, tuple[Row, ...]] = {}
+    failed: dict[Feed, Exception] = {}
+    for feed in feeds:
+        try:
+            found[feed] = feed.resource.rows(world, feed.namespace)
+        except Exception as error:  # noqa: BLE001 -- one list's fault must not end the others
+            failed[feed] = error
+    return found, failed
+
+
+def _tenants(world: World) -> tuple[str, ...]:
+    return tuple(sorted(one.meta.name for one in world.namespaces if one.tenant is not None))
