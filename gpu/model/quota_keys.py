@@ -108,12 +108,15 @@ def _near(known: Known, key: str) -> QuotaKey | None:
     if len(key) > LONGEST:
         return None
     bare = next((key.removeprefix(one) for one in _SPELLINGS if key.startswith(one)), key)
+    domain, _, name = bare.partition("/")
+    if _in_our_domain(bare):
+        domain, bare = keys.DOMAIN, f"{keys.QUOTA_PREFIX}{name}"
     found = sorted(known.own | known.raw)
     if bare in found:
         return QuotaKey(bare)
-    domain, _, name = bare.partition("/")
     same = {one.partition("/")[2]: one for one in found if one.partition("/")[0] == domain}
-    return _alike(name, same, NEAR) or _alike(bare, {one: one for one in found}, NEAR_WHOLE)
+    others = {one: one for one in found if one.partition("/")[0] != domain}
+    return _alike(name, same, NEAR) or _alike(bare, others, NEAR_WHOLE)
 
 
 def _alike(text: str, among: Mapping[str, QuotaKey], cutoff: float) -> QuotaKey | None:
