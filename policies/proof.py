@@ -107,7 +107,7 @@ def _proved(report: Report, config: Config) -> Standing:
         where += f"; {_names(report.hidden)} cannot be asked one by one from here"
     reading = ""
     if report.settings != keys.SETTINGS_NAME:
-        reading = f", read from {report.settings}"
+        reading = f", read from {report.settings},"
     rendered = config.policies is PolicyMode.RENDERED
     return Standing(
         reason=Reason.RENDERED if rendered else Reason.CURRENT,

@@ -40,6 +40,7 @@ def test_what_is_typed_is_what_is_run(pair):
         attachment_grace=20,
         release_settle=240,
         resync=7,
+        canary_interval=9,
         guard_window=120,
         guard_share=0.5,
         guard_at_least=3,
@@ -66,6 +67,7 @@ def test_what_is_typed_is_what_is_run(pair):
             fence_wait=0.5,
             write_timeout=1.5,
             resync=7,
+            canary=9,
         ),
     )
 
@@ -84,6 +86,7 @@ def test_every_problem_is_told_at_once(pair, tmp_path):
         degraded_grace=-1,
         release_settle=-1,
         resync=0,
+        canary_interval=0,
         guard_share=2,
         guard_at_least=-1,
         log_format="xml",
@@ -103,6 +106,7 @@ def test_every_problem_is_told_at_once(pair, tmp_path):
         "--degraded-grace",
         "--release-settle",
         "--resync",
+        "--canary-interval",
         "--guard-share",
         "--guard-at-least",
         "--kubevirt-namespace",

@@ -9,6 +9,8 @@ from gpu.cluster.caches import Caches
 from gpu.cluster.recorder import Recorder, Reporter
 from gpu.objects.kinds import CONFIG_MAPS, GPU_CLAIMS, GPU_CLASSES, HELM_RELEASES
 from gpu.ports import Outcome
+from policies.asking import Report as CanaryReport
+from policies.canary import Finding, Verdict
 from policies.standing import Reason, Standing
 from tests.builders import START, raw_release
 from tests.fakes.clock import FakeClock
@@ -177,3 +179,23 @@ def test_events_are_counted_by_what_became_of_them():
         observing._count_events(recorder)
     assert value(made, "cozystack_gpu_events_total", result="written") == 5
     assert value(made, "cozystack_gpu_events_total", result="dropped") == 1
+
+
+def test_each_api_server_shows_what_it_proved_and_none_that_is_gone():
+    made = metrics.create()
+    observing = Observing(made, "me")
+    proved = Verdict(Finding.PROVED)
+    observing.heard(CanaryReport(settings="s", verdicts={"a:1": proved, "b:1": proved}))
+    name = "cozystack_gpu_policy_canary_proved"
+    last = "cozystack_gpu_policy_canary_last_proof_timestamp_seconds"
+    assert [value(made, name, server=server) for server in ("a:1", "b:1")] == [1, 1]
+    since = value(made, last)
+    assert since > 0
+    stale = Verdict(Finding.STALE, "reads an older version")
+    observing.heard(CanaryReport(settings="s", verdicts={"b:1": stale}))
+    assert [value(made, name, server=server) for server in ("a:1", "b:1")] == [None, 0]
+    assert value(made, last) == since
+    count = "cozystack_gpu_policy_canary_answers_total"
+    assert [value(made, count, finding=word) for word in ("proved", "settings_stale")] == [2, 1]
+    observing.leading(None)
+    assert value(made, name, server="b:1") is None
