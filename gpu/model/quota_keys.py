@@ -115,7 +115,7 @@ def _near(known: Known, key: str) -> QuotaKey | None:
     if bare in found:
         return QuotaKey(bare)
     same = {one.partition("/")[2]: one for one in found if one.partition("/")[0] == domain}
-    others = {one: one for one in found if one.partition("/")[0] != domain}
+    others = {str(one): one for one in found if one.partition("/")[0] != domain}
     return _alike(name, same, NEAR) or _alike(bare, others, NEAR_WHOLE)
 
 

@@ -186,7 +186,7 @@ def test_a_long_list_of_valid_keys_is_cut():
 def test_a_thousand_strange_keys_are_not_all_compared_with_ours():
     strange = {f"nvidia.com/GH100_H10x{number}": 1 for number in range(1000)}
     found = judged(a_tree(a=4), strange).objections
-    assert len(found) == grants.MOST_FOREIGN
+    assert 1 <= len(found) <= grants.MOST_FOREIGN
 
 
 @pytest.mark.parametrize(
