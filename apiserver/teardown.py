@@ -136,14 +136,18 @@ class _Work:
     """This sweep changed something, or could not tell whether it did."""
 
     async def until_quiet(self) -> None:
-        """Sweep until a sweep, not the first, finds nothing to do or only what stays refused."""
+        """Sweep until a sweep, not the first, finds nothing to do or only what stays refused.
+
+        What is refused gets one sweep more: our own policies are in force a second after they went.
+        """
         sweeps = 0
         refused_before: list[str] = []
         while True:
             await self._sweep()
             sweeps += 1
             refused = list(self.failures)
-            if not self.worked and sweeps > 1 and refused == refused_before:
+            enough = 2 if refused else 1
+            if not self.worked and sweeps > enough and refused == refused_before:
                 return
             refused_before = refused
             await asyncio.sleep(QUIET)

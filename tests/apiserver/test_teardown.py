@@ -144,9 +144,9 @@ async def test_a_refused_step_is_told_and_the_others_are_done(cluster: FakeClust
 
 
 async def test_a_refusal_that_ends_is_no_failure(cluster: FakeCluster):
-    """A policy of ours that guards finalizers is in force for a second after it was deleted."""
+    """A policy of ours that guards finalizers is in force for a good second after it was deleted."""
     end = cluster.refuse(of_claim, NO)
-    asyncio.get_running_loop().call_later(teardown.QUIET / 2, end)
+    asyncio.get_running_loop().call_later(1.1 * teardown.QUIET, end)
     assert (await run(cluster))[0].clean
 
 
