@@ -7,7 +7,7 @@ from aiohttp import web
 from apiserver import appkeys, middleware
 from apiserver.appkeys import Services
 from apiserver.resources import RESOURCES
-from apiserver.routes import admission, discovery, health, objects, openapi
+from apiserver.routes import admission, discovery, health, objects, openapi, questions
 
 BODY_LIMIT: Final = 3 * 1024 * 1024
 
@@ -55,6 +55,7 @@ def build(services: Services) -> web.Application:
     app[appkeys.RESOURCES] = {(one.group, one.version, one.plural): one for one in resources}
     app[discovery.DOCUMENTS] = discovery.build(resources)
     app[openapi.DOCUMENTS] = openapi.build()
+    app[questions.JUDGES] = questions.build()
     for method, path, handler in ROUTES:
         app.router.add_route(method, path, handler)
     app.on_response_prepare.append(middleware.finish_headers)

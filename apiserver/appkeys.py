@@ -13,6 +13,7 @@ from apiserver.identity import User
 from apiserver.metrics import Metrics
 from apiserver.projection import Projection
 from apiserver.resources.base import Resource
+from apiserver.views import Views
 from apiserver.wire.attributes import Attributes
 
 
@@ -71,6 +72,8 @@ class Services:
     authenticator: Authenticates
     authorizer: Authorizes
     projection: Projection
+    views: Views | None = None
+    """Whom questions are put to; None with the feature off."""
     metrics: Metrics
     health: Health = field(default_factory=Health)
     resources: tuple[Resource, ...] | None = None

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from gpu import keys
-from openapi import meta, offers, options, quotas
+from openapi import meta, offers, options, orderreviews, quotas
 from openapi.meta import Schema
 
 GROUP: Final = keys.CATALOG_GROUP
@@ -26,14 +26,22 @@ class Kind:
     plural: str
     kind: str
     schema: str
+    is_question: bool = False
+    """It is posted and answered, never stored: no list, no watch."""
 
 
 KINDS: Final = (
     Kind(plural="gpuoffers", kind="GPUOffer", schema=offers.KIND),
     Kind(plural="options", kind="Option", schema=options.KIND),
+    Kind(plural="orderreviews", kind="OrderReview", schema=orderreviews.KIND, is_question=True),
     Kind(plural="quotagates", kind="QuotaGate", schema=quotas.KIND),
 )
 
+_CREATE_PARAMETERS: Final = (
+    ("dryRun", "string", "Nothing is stored in any case; 'All' is accepted."),
+    ("fieldManager", "string", "Not looked at."),
+    ("fieldValidation", "string", "What becomes of unknown fields: Ignore, Warn or Strict."),
+)
 _LIST_PARAMETERS: Final = (
     ("allowWatchBookmarks", "boolean", "Ask for BOOKMARK events in a watch."),
     ("continue", "string", "Token of the page before."),
@@ -71,9 +79,17 @@ def v2() -> Schema:
 
 def schemas() -> dict[str, Schema]:
     """Return every schema by name, lists included, in v3 form."""
-    found = {**meta.SCHEMAS, **offers.SCHEMAS, **options.SCHEMAS, **quotas.SCHEMAS}
+    found = {
+        **meta.SCHEMAS,
+        **offers.SCHEMAS,
+        **options.SCHEMAS,
+        **orderreviews.SCHEMAS,
+        **quotas.SCHEMAS,
+    }
     for kind in KINDS:
         found[kind.schema] = {**found[kind.schema], GVK: [_gvk(kind.kind)]}
+        if kind.is_question:
+            continue
         made = meta.kind_list(kind.kind, kind.schema)
         found[f"{kind.schema}List"] = {**made, GVK: [_gvk(f"{kind.kind}List")]}
     return dict(sorted(found.items()))
@@ -89,10 +105,17 @@ def _paths(operation: Any, parameter: Any) -> Schema:
     spaced = parameter("namespace", "path", "string", "Namespace of the objects.")
     pretty = parameter("pretty", "query", "string", "Indent the answer when 'true'.")
     listed = [parameter(name, "query", *rest) for name, *rest in _LIST_PARAMETERS]
+    posted = [parameter(name, "query", *rest) for name, *rest in _CREATE_PARAMETERS]
     paths: Schema = {}
     for kind in KINDS:
         one, many = kind.schema, f"{kind.schema}List"
         inside = f"{root}/namespaces/{{namespace}}/{kind.plural}"
+        if kind.is_question:
+            paths[inside] = {
+                "post": operation(kind, "post", f"create{_ID}Namespaced{kind.kind}", one),
+                "parameters": [*posted, spaced, pretty],
+            }
+            continue
         paths[f"{root}/{kind.plural}"] = {
             "get": operation(kind, "list", f"list{_ID}{kind.kind}ForAllNamespaces", many),
             "parameters": [*listed, pretty],
@@ -109,7 +132,11 @@ def _paths(operation: Any, parameter: Any) -> Schema:
 
 
 def _operation(kind: Kind, action: str, identity: str) -> Schema:
-    verb = {"list": "list or watch objects", "get": "read the specified object"}[action]
+    verb = {
+        "list": "list or watch objects",
+        "get": "read the specified object",
+        "post": "ask a question",
+    }[action]
     return {
         "description": f"{verb} of kind {kind.kind}",
         "operationId": identity,
@@ -124,22 +151,37 @@ def _operation_v3(kind: Kind, action: str, identity: str, schema: str) -> Schema
     media = (*MEDIA, STREAM) if action == "list" else MEDIA
     content = dict.fromkeys(media, body)
     failed = {"application/json": {"schema": {"$ref": f"#/components/schemas/{meta.STATUS}"}}}
+    asked = {"content": {MEDIA[0]: body}, "required": True}
     return {
         **_operation(kind, action, identity),
+        **({"requestBody": asked} if action == "post" else {}),
         "responses": {
-            "200": {"description": "OK", "content": content},
+            **_success(action, content=content),
             "default": {"description": "Not OK", "content": failed},
         },
     }
 
 
+def _success(action: str, **answer: Any) -> Schema:
+    """Return the response of a request that went well."""
+    if action == "post":
+        return {"201": {"description": "Created", **answer}}
+    return {"200": {"description": "OK", **answer}}
+
+
 def _operation_v2(kind: Kind, action: str, identity: str, schema: str) -> Schema:
+    body = {"$ref": f"#/definitions/{schema}"}
+    asked = {
+        "consumes": [MEDIA[0]],
+        "parameters": [{"in": "body", "name": "body", "required": True, "schema": body}],
+    }
     return {
         **_operation(kind, action, identity),
+        **(asked if action == "post" else {}),
         "produces": [*MEDIA, STREAM] if action == "list" else list(MEDIA),
         "schemes": ["https"],
         "responses": {
-            "200": {"description": "OK", "schema": {"$ref": f"#/definitions/{schema}"}},
+            **_success(action, schema=body),
             "default": {
                 "description": "Not OK",
                 "schema": {"$ref": f"#/definitions/{meta.STATUS}"},

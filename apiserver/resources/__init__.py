@@ -5,6 +5,7 @@ from typing import Final
 from apiserver.resources.base import Resource
 from apiserver.resources.offers import OFFERS
 from apiserver.resources.options import OPTIONS
+from apiserver.resources.orderreviews import ORDER_REVIEWS
 from apiserver.resources.quotas import QUOTAS
 
-RESOURCES: Final[tuple[Resource, ...]] = (OPTIONS, OFFERS, QUOTAS)
+RESOURCES: Final[tuple[Resource, ...]] = (OPTIONS, OFFERS, QUOTAS, ORDER_REVIEWS)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from apiserver.identity import User
 from apiserver.wire.items import Row, Type
 from apiserver.wire.table import Column
 from apiserver.wire.values import Json, JsonObject
@@ -13,24 +14,38 @@ from gpu.objects.tenants import Namespace
 from gpu.world import World
 
 READ: Final = ("get", "list", "watch")
+ASK: Final = ("create",)
 CATEGORIES: Final = ("cozystack", "gpu")
 
 # Uids are made, not stored: this namespace and the object's coordinates give the same one everywhere.
 _UIDS: Final = uuid.UUID("6f1c2f0e-6b0d-5c37-9b0a-1f6f4f6c9d11")
 
 
+Answers = Callable[[World, str, JsonObject, User], JsonObject]
+"""A world, a namespace, what was posted and by whom to the members beside kind and metadata."""
+
+
+def no_rows(world: World, namespace: str) -> tuple[Row, ...]:
+    """Return nothing: what is only asked is never stored."""
+    del world, namespace
+    return ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
-    """One served resource.
+    """One served resource: objects that are read, or a question that is posted and answered.
 
-    `rows` gives a namespace's objects in any order; it reads nothing but the world it is given.
+    `rows` gives a namespace's objects in any order; it reads nothing but the world it is given, and
+    so does `answer`, of a question whose body fits the served schema.
     """
 
     plural: str
     singular: str
     kind: str
     description: str
-    rows: Callable[[World, str], tuple[Row, ...]]
+    rows: Callable[[World, str], tuple[Row, ...]] = no_rows
+    answer: Answers | None = None
+    """Of what is only created, as SubjectAccessReview is: nothing is stored."""
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = CATEGORIES
     verbs: tuple[str, ...] = READ

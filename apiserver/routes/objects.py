@@ -1,10 +1,10 @@
-"""GET and LIST of any registered resource; WATCH is in watches.py."""
+"""GET and LIST of any registered resource; WATCH is in watches.py, questions in questions.py."""
 
 from aiohttp import web
 
 from apiserver import appkeys
 from apiserver.resources.base import Resource
-from apiserver.routes import answers, watches
+from apiserver.routes import answers, questions, watches
 from apiserver.wire import listing, negotiate, options, status
 from apiserver.wire.attributes import Attributes
 from apiserver.wire.items import Key
@@ -19,6 +19,8 @@ async def serve(request: web.Request) -> web.StreamResponse:
     """Answer anything below /apis/GROUP/VERSION/."""
     about = request[appkeys.ATTRIBUTES]
     resource = find(request, about)
+    if resource.answer is not None:
+        return await questions.serve(request, resource, resource.answer)
     if request.method not in {"GET", "HEAD"}:
         raise status.method_not_allowed(["GET", "HEAD"])
     if about.name and _is_one(about, request):

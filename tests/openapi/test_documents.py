@@ -8,12 +8,14 @@ import jsonschema
 import pytest
 from openapi_spec_validator import OpenAPIV2SpecValidator, OpenAPIV30SpecValidator
 
-from apiserver.resources import RESOURCES
+from apiserver.resources import RESOURCES, base
 from openapi import document, generate, meta
 
 GENERATED = Path(document.__file__).parent / "generated"
 V2 = document.v2()
 ((V3_PATH, V3),) = document.v3().items()
+READ = [kind for kind in document.KINDS if not kind.is_question]
+ASKED = [kind for kind in document.KINDS if kind.is_question]
 
 
 def parts(node: object) -> Iterator[dict]:
@@ -47,7 +49,7 @@ def test_every_served_kind_is_described_and_no_other():
     assert {(one.group, one.version) for one in RESOURCES} == {(document.GROUP, document.VERSION)}
 
 
-@pytest.mark.parametrize("kind", document.KINDS, ids=lambda kind: kind.plural)
+@pytest.mark.parametrize("kind", READ, ids=lambda kind: kind.plural)
 def test_each_kind_has_its_paths_with_action_and_kind(kind):
     root = f"/{V3_PATH}"
     inside = f"{root}/namespaces/{{namespace}}/{kind.plural}"
@@ -61,7 +63,26 @@ def test_each_kind_has_its_paths_with_action_and_kind(kind):
             assert found["get"]["x-kubernetes-group-version-kind"] == gvk
 
 
-@pytest.mark.parametrize("kind", document.KINDS, ids=lambda kind: kind.plural)
+@pytest.mark.parametrize("kind", ASKED, ids=lambda kind: kind.plural)
+def test_each_question_is_posted_and_nothing_else(kind):
+    inside = f"/{V3_PATH}/namespaces/{{namespace}}/{kind.plural}"
+    for document_, body in ((V2, "parameters"), (V3, "requestBody")):
+        (path,) = [path for path in document_["paths"] if path.endswith(kind.plural)]
+        found = document_["paths"][path]
+        assert (path, set(found)) == (inside, {"post", "parameters"})
+        assert found["post"]["x-kubernetes-action"] == "post"
+        assert found["post"][body]
+        assert set(found["post"]["responses"]) == {"201", "default"}
+    assert f"{kind.schema}List" not in V3["components"]["schemas"]
+
+
+def test_what_is_a_question_is_served_as_one():
+    served = {one.kind for one in RESOURCES if one.answer is not None}
+    assert served == {kind.kind for kind in ASKED}
+    assert all(one.verbs == base.ASK for one in RESOURCES if one.answer is not None)
+
+
+@pytest.mark.parametrize("kind", READ, ids=lambda kind: kind.plural)
 @pytest.mark.parametrize("suffix", ["", "List"])
 def test_each_schema_says_its_kind_as_a_list(kind, suffix):
     gvk = {"group": document.GROUP, "version": document.VERSION, "kind": f"{kind.kind}{suffix}"}
@@ -71,7 +92,7 @@ def test_each_schema_says_its_kind_as_a_list(kind, suffix):
 
 def test_operation_ids_are_unique():
     ids = [part["operationId"] for part in parts(V3["paths"]) if "operationId" in part]
-    assert len(ids) == len(set(ids)) == 3 * len(document.KINDS)
+    assert len(ids) == len(set(ids)) == 3 * len(READ) + len(ASKED)
 
 
 @pytest.mark.parametrize("doc", [V2, V3], ids=["v2", "v3"])
@@ -116,6 +137,12 @@ def test_documents_are_small():
         pytest.param(
             "QuotaGate", {"spec": {"key": "k"}, "status": {"used": 0, "gate": "Ajar"}}, False,
             id="unknown-gate",
+        ),
+        pytest.param("OrderReview", {"spec": {"className": "c", "count": 1}}, True, id="order"),
+        pytest.param("OrderReview", {}, False, id="order-without-spec"),
+        pytest.param("OrderReview", {"spec": {"className": "c", "count": 0}}, False, id="of-none"),
+        pytest.param(
+            "OrderReview", {"spec": {"className": "c", "count": 2**31}}, False, id="of-too-many"
         ),
     ],
 )  # fmt: skip

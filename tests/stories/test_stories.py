@@ -1,12 +1,14 @@
 """HTTP stories: a cluster, requests one after another, and what each must answer.
 
 A story is a YAML file: `cluster` holds objects as stored, `settings` the settings in force; each of
-`steps` may first change the cluster (`put`, `remove`), then asks. `body` is matched as a part:
+`steps` may first change the cluster (`put`, `remove`), then asks: `get` a path, or `post` to one what
+`ask` holds. `body` is matched as a part:
 objects may have more members, arrays must have as many elements.
 """
 
 import asyncio
 import contextlib
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +18,7 @@ import structlog
 import yaml
 
 from apiserver.resources import RESOURCES
+from apiserver.views import Pace, Views
 from gpu import keys, settings
 from gpu.objects import claims, classes, kubevirt, nodes, pods, tenants
 from gpu.world import World
@@ -95,37 +98,45 @@ async def test_a_story_goes_as_told(name, aiohttp_client):
     story = STORIES[name]
     cluster = Cluster(story)
     face = fakes.a_face(await asyncio.to_thread(cluster.world))
-    client = await aiohttp_client(face.build(resources=RESOURCES))
+    # Whoever answers reads it on a thread of its own, so each has a snapshot of its own.
+    seen = fakes.FakeSource(await asyncio.to_thread(cluster.world))
+    views = Views(seen, pace=Pace(fresh=1.0))
+    client = await aiohttp_client(face.build(resources=RESOURCES, views=views))
     wrong: list[str] = []
     with structlog.testing.capture_logs():
-        async with running(face.projection):
+        async with running(face.projection, views):
             for step in story["steps"]:
-                await change(face, cluster, step)
+                await change((face.source, seen), cluster, step)
                 wrong += [f"{step['what']}: {line}" for line in await ask(client, step)]
     assert wrong == []
 
 
 @contextlib.asynccontextmanager
-async def running(projection):
+async def running(*parts):
     async with asyncio.TaskGroup() as group:
-        task = group.create_task(projection.run())
+        tasks = [group.create_task(part.run()) for part in parts]
         yield
-        task.cancel()
+        for task in tasks:
+            task.cancel()
 
 
-async def change(face: fakes.Face, cluster: Cluster, step: dict) -> None:
+async def change(sources: Sequence[fakes.FakeSource], cluster: Cluster, step: dict) -> None:
     for body in step.get("put", []):
         cluster.put(body)
     for gone in step.get("remove", []):
         cluster.remove(gone["kind"], gone["name"], gone.get("namespace", ""))
     if "put" in step or "remove" in step:
-        face.source.set(await asyncio.to_thread(cluster.world))
+        for source in sources:
+            source.set(await asyncio.to_thread(cluster.world))
 
 
 async def ask(client, step: dict) -> list[str]:
     headers = {"Accept": step.get("accept", "application/json")}
-    answer = await client.get(ROOT + step["get"], headers=headers)
-    code = step.get("code", 200)
+    if "post" in step:
+        answer = await client.post(ROOT + step["post"], json=step["ask"], headers=headers)
+    else:
+        answer = await client.get(ROOT + step["get"], headers=headers)
+    code = step.get("code", 201 if "post" in step else 200)
     if answer.status != code:
         return [f"answered {answer.status} instead of {code}: {await answer.text()}"]
     found = await answer.json()

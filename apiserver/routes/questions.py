@@ -1,0 +1,134 @@
+"""POST of what is only asked: the body is judged by its schema, answered from a view, never stored."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+import jsonschema
+from aiohttp import web
+
+from apiserver import appkeys
+from apiserver.identity import NOBODY, User
+from apiserver.resources import base
+from apiserver.resources.base import Answers, Resource
+from apiserver.routes import answers
+from apiserver.wire import bodies, negotiate, status
+from apiserver.wire.negotiate import Subject
+from apiserver.wire.status import Unavailable
+from apiserver.wire.values import Json, JsonObject
+from gpu.world import World
+from openapi import document
+
+_CREATED: Final = 201
+_JSON: Final = "application/json"
+
+
+@dataclass(frozen=True, slots=True)
+class Judges:
+    """What bodies are judged by: a validator of each kind's schema, and all schemas by name."""
+
+    by_kind: Mapping[str, jsonschema.protocols.Validator]
+    names: Mapping[str, str]
+    schemas: Mapping[str, Mapping[str, Any]]
+
+
+JUDGES: Final = web.AppKey("judges", Judges)
+
+
+def build() -> Judges:
+    """Make the validators of every kind that is described."""
+    schemas = document.schemas()
+    by_kind = {
+        kind.kind: jsonschema.Draft202012Validator(
+            {"$ref": f"#/components/schemas/{kind.schema}", "components": {"schemas": schemas}}
+        )
+        for kind in document.KINDS
+    }
+    return Judges(by_kind, {kind.kind: kind.schema for kind in document.KINDS}, schemas)
+
+
+async def serve(request: web.Request, resource: Resource, answer: Answers) -> web.StreamResponse:
+    """Answer a question. Raises StatusError for what is no question of that kind."""
+    about = request[appkeys.ATTRIBUTES]
+    if request.method != "POST" or about.name or (resource.namespaced and not about.namespace):
+        raise status.method_not_allowed(["POST"])
+    if request.content_type not in {_JSON, "application/octet-stream"}:
+        raise status.unsupported_media_type((_JSON,))
+    view = negotiate.choose(request.headers.get("Accept"), Subject.OTHER)
+    bodies.require_dry_run(request.query.get("dryRun"))
+    found = bodies.decode(await request.read())
+    warnings = _judged(request, resource, found)
+    said = await _answered(request, answer, about.namespace, found)
+    response = answers.document(request, _document(resource, about.namespace, found, said), view)
+    response.set_status(_CREATED)
+    for text in warnings:
+        response.headers.add("Warning", f'299 - "{_quoted(text)}"')
+    return response
+
+
+def _judged(request: web.Request, resource: Resource, found: JsonObject) -> Sequence[str]:
+    """Return warnings about a body. Raises BadRequest or Invalid for one that cannot be answered."""
+    about, judges = request[appkeys.ATTRIBUTES], request.app[JUDGES]
+    bodies.require_type(found, resource.type)
+    bodies.require_namespace(found, about.namespace)
+    schema = judges.schemas[judges.names[resource.kind]]
+    fields = bodies.unknown_fields(found, schema, judges.schemas)
+    how = request.query.get("fieldValidation")
+    warnings = bodies.judge_unknown(fields, how, resource.type)
+    asked = {name: value for name, value in found.items() if name not in {"metadata", "status"}}
+    causes = bodies.causes(asked, judges.by_kind[resource.kind])
+    if causes:
+        meta = found.get("metadata")
+        name = meta.get("name") if isinstance(meta, Mapping) else ""
+        raise status.invalid(resource.group, resource.kind, str(name or ""), causes)
+    return warnings
+
+
+async def _answered(
+    request: web.Request, answer: Answers, namespace: str, found: JsonObject
+) -> JsonObject:
+    views = request.app[appkeys.SERVICES].views
+    if views is None:
+        raise Unavailable("GPUs are switched off on this cluster: nothing can be ordered")
+    user = request.get(appkeys.USER, NOBODY)
+    question = partial(_put, answer=answer, namespace=namespace, found=found, user=user)
+    said = await views.ask(question, is_final=_is_allowed)
+    if said is None:
+        raise status.no_such_object("", "namespaces", namespace)
+    return said
+
+
+def _put(
+    world: World, *, answer: Answers, namespace: str, found: JsonObject, user: User
+) -> JsonObject | None:
+    """Return the answer of one world; None where the namespace does not exist."""
+    if namespace and base.namespace(world, namespace) is None:
+        return None
+    return answer(world, namespace, found, user)
+
+
+def _is_allowed(said: JsonObject | None) -> bool:
+    """Say whether an answer of an older world will do: one that says no is asked again."""
+    told = said.get("status") if said else None
+    return isinstance(told, Mapping) and told.get("allowed") is True
+
+
+def _document(
+    resource: Resource, namespace: str, found: JsonObject, said: JsonObject
+) -> JsonObject:
+    """Return the object: what was asked under the name it was given, if any, and what is said of it."""
+    given = found.get("metadata")
+    meta: dict[str, Json] = {}
+    if isinstance(given, Mapping) and isinstance(given.get("name"), str):
+        meta["name"] = given["name"]
+    if namespace:
+        meta["namespace"] = namespace
+    kind = resource.type
+    return {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": meta, **said}
+
+
+def _quoted(text: str) -> str:
+    """Escape a text for a quoted string of a header."""
+    plain = "".join(char if " " <= char <= "~" else "?" for char in text)
+    return plain.replace("\\", "\\\\").replace('"', '\\"')
