@@ -200,6 +200,7 @@ def _build(  # noqa: PLR0917 -- what `serve` opened, handed on once
         authenticator=authn.Authenticator(lambda: keeper.trust, reviewer, clock.now),
         authorizer=authz.Authorizer(reviewer),
         projection=projection,
+        views=views if settings.config.enabled else None,
         metrics=made,
         admission=admissions.build(
             views, settings.config, _quota_gate(views, caches, reviewer, clock)
