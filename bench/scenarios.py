@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from bench import bare, catalogue, model, orders, passes, reads, scrape, waiting
+from bench import bare, catalogue, model, orders, passes, policies, reads, scrape, waiting
 from bench.figures import Collected, Goal, Run, Sense, Take
 from bench.orders import Burst
 from bench.stage import Stage, stage
@@ -33,6 +33,7 @@ class Scale:
     orders: int = 500
     singles: int = 100
     reads: int = 100
+    changes: int = 20
     held: int = 10_000
 
 
@@ -153,6 +154,17 @@ class Bench:
         self._memory(among)
         await waiting.clear(self.stage)
 
+    async def policies(self) -> None:
+        """How soon a change of the settings is in force, with the product and without it."""
+        for number in range(self.scale.rounds):
+            self.say(f"round {number + 1} of {self.scale.rounds}: settings to policies")
+            count = self.scale.changes
+            took = await policies.new_classes(self.stage, count, first=number * count)
+            self.got.add("class made to its raw name refused", "ms", _ms(took), note=_NEW_CLASS)
+            for wanted, seconds in (await policies.raw_names(self.stage, count)).items():
+                name = f"settings written to raw names {wanted.value}"
+                self.got.add(name, "ms", _ms(seconds), note=_IN_FORCE)
+
     async def _at_once(self, writes: float) -> None:
         before = await self.stage.claim_writes()
         done = asyncio.Event()
@@ -222,8 +234,12 @@ async def run(scale: Scale, say: Say, parts: Sequence[str]) -> Run:
         return Run(_machine(), bench.got.figures(), tuple(bench.remarks))
 
 
-PARTS: Final = ("model", "orders", "scheduler", "waiting", "passes")
+PARTS: Final = ("model", "orders", "scheduler", "policies", "waiting", "passes")
 
+_NEW_CLASS: Final = (
+    "watch, pass, settings written, policies: from the POST to the first pod refused"
+)
+_IN_FORCE: Final = "from the write to the first dry-run pod answered so; the product is stopped"
 _BARE: Final = (
     f"status merge-patches with resourceVersion on as many distinct objects, {bare.WIDTH} in flight, "
     "one client, a copy of the GPUClaim CRD that neither our process nor our policies see"
