@@ -8,7 +8,7 @@ from typing import Any, Final
 from gpu import keys
 from gpu.model import reservations
 from gpu.model.reservations import Book, Entry
-from gpu.objects.kinds import CONFIG_MAPS
+from gpu.objects.kinds import CONFIG_MAPS, GPU_BINDERS
 from gpu.ports import Outcome, Writer
 from gpu.units import TenantName
 
@@ -34,6 +34,18 @@ class Shelf:
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
 
+    async def present(self) -> int:
+        """Return the version the API server is at now. Raises UnstorableError.
+
+        It is that of a list; any kind's will do, and of this one there is one object.
+        """
+        while True:
+            try:
+                return int((await self._writer.list_all(GPU_BINDERS)).resource_version)
+            except Exception as error:  # noqa: BLE001 -- judged by its outcome, or raised again
+                self._outcome(error, f"list {GPU_BINDERS.resource}")
+                await asyncio.sleep(PAUSE)
+
     async def read(self, tenant: TenantName, now: datetime, *, make: bool) -> Stored:
         """Read a tenant's reservations; where there is no ConfigMap, an empty one is made if asked.
 
@@ -49,7 +61,7 @@ class Shelf:
             try:
                 return await self._writer.get(CONFIG_MAPS, name, keys.SETTINGS_NAMESPACE)
             except Exception as error:  # noqa: BLE001 -- judged by its outcome, or raised again
-                if self._outcome(error, "read", name) is not Outcome.GONE:
+                if self._outcome(error, f"read {_map(name)}") is not Outcome.GONE:
                     await asyncio.sleep(PAUSE)
                     continue
             if not make:
@@ -57,7 +69,7 @@ class Shelf:
             try:
                 return await self._writer.create(CONFIG_MAPS, _empty(name))
             except Exception as error:  # noqa: BLE001 -- judged by its outcome, or raised again
-                if self._outcome(error, "create", name) is not Outcome.CONFLICT:
+                if self._outcome(error, f"create {_map(name)}") is not Outcome.CONFLICT:
                     await asyncio.sleep(PAUSE)
 
     async def swap(
@@ -85,20 +97,19 @@ class Shelf:
                 field_manager=keys.WEBHOOK_MANAGER,
             )
         except Exception as error:  # noqa: BLE001 -- judged by its outcome, or raised again
-            if self._outcome(error, "write", name) is not Outcome.CONFLICT:
+            if self._outcome(error, f"write {_map(name)}") is not Outcome.CONFLICT:
                 await asyncio.sleep(PAUSE)
             return False
         return True
 
-    def _outcome(self, error: Exception, verb: str, name: str) -> Outcome:
+    def _outcome(self, error: Exception, call: str) -> Outcome:
         """Return what a failed call means; what trying again cannot cure is raised."""
         outcome = self._writer.outcome(error)
         if outcome is None:
             raise error
         if outcome is Outcome.REFUSED:
             raise UnstorableError(
-                f"cannot {verb} ConfigMap {keys.SETTINGS_NAMESPACE}/{name}, where grants are "
-                f"reserved: {error}; ask the hoster"
+                f"cannot {call}, so nothing can be reserved: {error}; ask the hoster"
             ) from error
         return outcome
 
@@ -110,3 +121,7 @@ def name_of(tenant: TenantName) -> str:
 
 def _empty(name: str) -> dict[str, Any]:
     return {"metadata": {"name": name, "namespace": keys.SETTINGS_NAMESPACE}}
+
+
+def _map(name: str) -> str:
+    return f"ConfigMap {keys.SETTINGS_NAMESPACE}/{name}"

@@ -7,6 +7,7 @@ later version of the child, or for half a minute; clocks of replicas may differ 
 """
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -19,7 +20,7 @@ from gpu.admission.sightings import Glance, Sightings
 from gpu.errors import DecodeError
 from gpu.model import grants, reservations, tenancy
 from gpu.model.grants import Change, Ruling
-from gpu.model.reservations import Amounts
+from gpu.model.reservations import Amounts, Book
 from gpu.ports import Clock, Writer
 from gpu.units import TenantName
 from gpu.world import World
@@ -48,6 +49,8 @@ class _Attempt:
     asked: Review
     change: Change
     now: datetime
+    after: int = 0
+    """A version older than what the write will be stored as, and no older than what it replaces."""
     stored: dict[TenantName, Stored] = field(default_factory=dict)
 
 
@@ -97,7 +100,7 @@ class Gate:
         self._seconds = seconds
         self._turn = asyncio.Lock()
         self._renewing = asyncio.Lock()
-        self._renewed = 0.0
+        self._renewed = -math.inf
 
     async def __call__(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         """Answer the `request` of an AdmissionReview. Raises what `ask` raises."""
@@ -152,7 +155,9 @@ class Gate:
             return first.ruling
         async with self._turn:
             while True:
-                attempt = _Attempt(asked, change, self._clock.now())
+                now = self._clock.now()
+                after = tenants.version(asked) or await self._shelf.present()
+                attempt = _Attempt(asked, change, now, after)
                 judged = await self._weigh(attempt)
                 if not judged.passes or asked.dry_run or await self._write(attempt, judged):
                     return judged.ruling
@@ -187,12 +192,13 @@ class Gate:
                 stored.book,
                 child,
                 judged.ruling.bounding[tenant],
-                after=max(int(stored.version), tenants.version(attempt.asked)),
+                after=attempt.after,
                 now=attempt.now,
                 seen=judged.seen[tenant],
             )
             if not await self._shelf.swap(tenant, stored, child, entry, attempt.now):
                 return False
+            self._sightings.look_out(Book({child: entry}), attempt.now)
         return True
 
 

@@ -33,7 +33,11 @@ Versions = Mapping[TenantName, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """What one child may come to have. `after` is a version older than the write it is for."""
+    """What one child may come to have.
+
+    `after` is a version older than what the write it is for will be stored as, and no older than
+    what that replaces: a later version of the child is that write, or one that made it fail.
+    """
 
     until: datetime
     after: int

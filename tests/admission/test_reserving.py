@@ -1,0 +1,324 @@
+"""The quota gate with its reservations: races between replicas, expiry, faults; on the fake cluster."""
+
+import asyncio
+import json
+from datetime import timedelta
+
+import pytest
+
+from gpu import keys
+from gpu.admission import reserved, reserving
+from gpu.admission.reserving import Gate
+from gpu.admission.sightings import Sightings
+from gpu.cluster import errors
+from gpu.model.reservations import LIFE, MOST
+from gpu.objects import kinds, tenants
+from gpu.objects.tenants import TenantRelease
+from gpu.world import World
+from tests.admission.test_tenants import a_release as a_stored_release
+from tests.admission.test_tenants import a_tenant
+from tests.builders import a_class, a_release, budget, raw_release
+from tests.fakes.clock import LoopClock
+from tests.fakes.cluster import FakeCluster, Fault
+
+KEY = "gpu.cozystack.io/h100"
+
+
+class Replica:
+    """A gate with caches of its own, which show what a test has shown them."""
+
+    def __init__(self, cluster, *releases, renews=None, skew=0.0):
+        self.releases = tuple(releases)
+        self.newer = renews
+        self.renewed = 0
+        self.behind = False
+        self.changed = []
+        clock = LoopClock()
+        clock.skip(skew)
+        self.sightings = Sightings(self)
+        self.gate = Gate(
+            ask=self.ask,
+            renew=self.renew,
+            is_behind=lambda: self.behind,
+            sightings=self.sightings,
+            writer=cluster,
+            clock=clock,
+        )
+
+    # The Reader port, as far as it is used.
+
+    def items(self, view):
+        assert view is TenantRelease
+        return self.releases
+
+    def subscribe(self, changed):
+        self.changed.append(changed)
+        return lambda: self.changed.remove(changed)
+
+    async def ask(self, question, *, is_final):
+        assert callable(is_final)
+        await asyncio.sleep(0)
+        return question(World(classes=(a_class(),), releases=self.releases))
+
+    async def renew(self):
+        self.renewed += 1
+        if self.newer is not None:
+            self.show(*self.newer)
+
+    def show(self, *releases):
+        self.releases = tuple(sorted(releases, key=lambda one: one.meta.key))
+        for changed in self.changed:
+            changed()
+
+    async def create(self, name, units, *, namespace="tenant-a", **more):
+        return await self.gate(request(name, units, namespace=namespace, **more))
+
+
+def request(name, units, *, namespace="tenant-a", old=None, dry_run=False, release=False):
+    quotas = {} if units is None else {KEY: units}
+    made = a_stored_release if release else a_tenant
+    group, plural = ("apps.cozystack.io", "tenants")
+    if release:
+        group, plural = ("helm.toolkit.fluxcd.io", "helmreleases")
+    return {
+        "uid": "u",
+        "operation": "CREATE" if old is None else "UPDATE",
+        "kind": {"group": group, "kind": "HelmRelease" if release else "Tenant"},
+        "resource": {"group": group, "resource": plural},
+        "namespace": namespace,
+        "name": f"tenant-{name}" if release else name,
+        "object": made(quotas),
+        "oldObject": None if old is None else made({KEY: old[0]}, resourceVersion=str(old[1])),
+        "dryRun": dry_run,
+    }
+
+
+def seen(tenant, units, version=1):
+    raw = raw_release(tenant, None if units is None else budget(h100=units))
+    raw["metadata"]["resourceVersion"] = str(version)
+    return tenants.decode_release(raw)
+
+
+@pytest.fixture
+def cluster():
+    return FakeCluster()
+
+
+A = a_release("tenant-a", budget(h100=4))
+
+
+def allowed(answers):
+    return [answer["allowed"] for answer in answers]
+
+
+def stored(cluster, tenant="tenant-a"):
+    found = cluster._objects[kinds.CONFIG_MAPS]
+    bodies = {key.name: body.get("data", {}) for key, body in found.items()}
+    data = bodies.get(reserved.name_of(tenant), {})
+    return {child: json.loads(text)["units"] for child, text in data.items()}
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("replicas", [1, 2, 3])
+async def test_of_eight_at_once_that_ask_for_all_exactly_one_passes(cluster, replicas):
+    gates = [Replica(cluster, A) for _ in range(replicas)]
+    answers = await asyncio.gather(*(gates[at % replicas].create(f"c{at}", 4) for at in range(8)))
+    assert sum(allowed(answers)) == 1
+    refused = next(answer for answer in answers if not answer["allowed"])
+    assert refused["status"]["code"] == 422
+    assert "reserved for a change of the last half minute" in refused["status"]["message"]
+
+
+@pytest.mark.looptime
+async def test_of_eight_at_once_that_ask_for_one_as_many_pass_as_there_are(cluster):
+    gates = [Replica(cluster, A), Replica(cluster, A)]
+    answers = await asyncio.gather(*(gates[at % 2].create(f"c{at}", 1) for at in range(8)))
+    assert sum(allowed(answers)) == 4
+
+
+@pytest.mark.looptime
+async def test_a_race_below_an_unbounded_parent_is_settled_at_the_grandparent(cluster):
+    gates = [Replica(cluster, A), Replica(cluster, A)]
+    homes = ["tenant-a", "tenant-a-m", "tenant-a-n"]
+    answers = await asyncio.gather(
+        *(gates[at % 2].create("x", 4, namespace=home) for at, home in enumerate(homes))
+    )
+    assert sum(allowed(answers)) == 1
+
+
+@pytest.mark.looptime
+async def test_every_tenant_that_bounds_holds_the_reservation(cluster):
+    replica = Replica(cluster, seen("tenant-root", 9), A)
+    assert allowed([await replica.create("b", 3)]) == [True]
+    assert stored(cluster) == stored(cluster, "tenant-root") == {"tenant-a-b": {KEY: 3}}
+
+
+@pytest.mark.looptime
+async def test_the_release_that_follows_a_tenant_finds_its_reservation(cluster):
+    first, second = Replica(cluster, A), Replica(cluster, A)
+    answers = [
+        await first.create("b", 4),
+        await second.create("b", 4, release=True),
+        await second.create("c", 1),
+    ]
+    assert allowed(answers) == [True, True, False]
+
+
+@pytest.mark.looptime
+async def test_what_bounds_nothing_or_only_lowers_writes_nothing(cluster):
+    replica = Replica(cluster, A, seen("tenant-a-b", 4))
+    answers = [
+        await replica.create("b", 2, old=(4, 1)),
+        await replica.create("b", None, old=(4, 1)),
+        await replica.create("free", 100, namespace="tenant-z"),
+    ]
+    assert allowed(answers) == [True, True, True]
+    assert cluster.writes == []
+
+
+@pytest.mark.looptime
+async def test_a_dry_run_is_judged_and_writes_nothing(cluster):
+    replica = Replica(cluster, A)
+    assert allowed([await replica.create("b", 4, dry_run=True)]) == [True]
+    assert cluster.writes == []
+    await replica.create("c", 1)
+    assert allowed([await replica.create("b", 4, dry_run=True)]) == [False]
+    assert stored(cluster) == {"tenant-a-c": {KEY: 1}}
+
+
+@pytest.mark.looptime
+async def test_a_reservation_is_over_after_half_a_minute(cluster):
+    replica = Replica(cluster, A)
+    await replica.create("b", 4)
+    await asyncio.sleep(LIFE.total_seconds() - 1)
+    assert allowed([await replica.create("c", 1)]) == [False]
+    await asyncio.sleep(1.1)
+    assert allowed([await replica.create("c", 1)]) == [True]
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("skew", [0, 20])
+async def test_a_replica_whose_clock_is_ahead_still_bears_a_write_of_ten_seconds(cluster, skew):
+    await Replica(cluster, A).create("b", 4)
+    await asyncio.sleep(9.5)
+    ahead = Replica(cluster, A, skew=skew)
+    assert allowed([await ahead.create("c", 1)]) == [False]
+
+
+@pytest.mark.looptime
+async def test_once_a_replica_has_seen_the_child_it_goes_by_what_it_sees(cluster):
+    knows, stale = Replica(cluster, A), Replica(cluster, A)
+    await knows.create("b", 4)
+    knows.show(A, seen("tenant-a-b", 1, version=10_000))  # granted 4, then lowered to 1
+    assert allowed([await knows.create("c", 3, dry_run=True)]) == [True]
+    assert allowed([await stale.create("c", 3, dry_run=True)]) == [False]
+
+
+@pytest.mark.looptime
+async def test_a_child_seen_as_it_was_before_its_write_is_not_seen(cluster):
+    old = seen("tenant-a-b", 1, version=5)
+    replica = Replica(cluster, A, old)
+    await replica.create("b", 4, old=(1, 5))
+    assert allowed([await replica.create("c", 1)]) == [False]
+
+
+@pytest.mark.looptime
+async def test_a_child_that_came_and_went_leaves_its_share(cluster):
+    replica, other = Replica(cluster, A), Replica(cluster, A)
+    await replica.create("b", 4)
+    replica.show(A, seen("tenant-a-b", 4, version=10_000))
+    replica.show(A)
+    assert allowed([await other.create("c", 4, dry_run=True)]) == [False]
+    assert allowed([await replica.create("c", 4)]) == [True]
+
+
+@pytest.mark.looptime
+async def test_a_child_made_anew_is_reserved_anew(cluster):
+    replica, other = Replica(cluster, A), Replica(cluster, A)
+    await replica.create("b", 4)
+    replica.show(A, seen("tenant-a-b", 4, version=150))
+    replica.show(A)
+    for _ in range(60):
+        cluster.put(kinds.NODES, {"metadata": {"name": "n"}})  # versions move on
+    assert allowed([await other.create("b", 4)]) == [True]
+    assert allowed([await replica.create("c", 1)]) == [False]
+
+
+@pytest.mark.looptime
+async def test_a_refusal_is_not_made_of_an_old_view(cluster):
+    replica = Replica(cluster, A, renews=(seen("tenant-a", 6),))
+    assert allowed([await replica.create("b", 6)]) == [True]
+    assert replica.renewed == 1
+
+
+@pytest.mark.looptime
+async def test_those_who_are_refused_at_once_share_one_renewal(cluster):
+    replica = Replica(cluster, A)
+    answers = await asyncio.gather(*(replica.create(f"c{at}", 9) for at in range(20)))
+    assert not any(allowed(answers))
+    assert replica.renewed <= 2
+
+
+@pytest.mark.looptime
+async def test_what_is_broken_in_a_reservation_is_mended(cluster):
+    name = reserved.name_of("tenant-a")
+    meta = {"name": name, "namespace": keys.SETTINGS_NAMESPACE}
+    cluster.put(kinds.CONFIG_MAPS, {"metadata": meta, "data": {"junk": "{", "tenant-a-x": "[]"}})
+    assert allowed([await Replica(cluster, A).create("b", 4)]) == [True]
+    assert stored(cluster) == {"tenant-a-b": {KEY: 4}}
+
+
+@pytest.mark.looptime
+async def test_there_is_an_end_to_how_many_children_change_at_once(cluster):
+    replica = Replica(cluster, seen("tenant-a", 1000))
+    for at in range(MOST):
+        assert allowed([await replica.create(f"c{at}", 1)]) == [True]
+    found = await replica.create("more", 1)
+    assert found["status"]["code"] == 503
+    assert "too many quotas below tenant-a" in found["status"]["message"]
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("executed", [False, True], ids=["lost", "written and its reply lost"])
+async def test_a_lost_reply_is_looked_into(cluster, executed):
+    replica = Replica(cluster, A)
+    cluster.fail(Fault(2, executed))  # the first write makes the ConfigMap
+    assert allowed([await replica.create("b", 4)]) == [True]
+    assert stored(cluster) == {"tenant-a-b": {KEY: 4}}
+
+
+@pytest.mark.looptime
+async def test_nobody_who_answers_is_no_yes(cluster):
+    replica = Replica(cluster, A)
+    cluster.down = True
+    found = await replica.create("b", 4)
+    assert found["status"]["code"] == 503
+    assert f"not judged within {reserving.SECONDS:g} s: try again" in found["status"]["message"]
+
+
+@pytest.mark.looptime
+async def test_a_missing_right_is_said(cluster):
+    error = errors.from_status({"code": 403, "reason": "Forbidden", "message": "no"})
+    cluster.refuse(lambda _: True, error)
+    found = await Replica(cluster, A).create("b", 4)
+    assert found["status"]["code"] == 503
+    assert (
+        "cannot create ConfigMap cozy-system/cozystack-gpu-reserved-tenant-a"
+        in (found["status"]["message"])
+    )
+
+
+@pytest.mark.looptime
+async def test_caches_that_fell_behind_judge_nothing(cluster):
+    replica = Replica(cluster, A)
+    replica.behind = True
+    assert (await replica.create("b", 1))["status"]["code"] == 503
+
+
+async def test_what_is_no_review_is_refused(cluster):
+    found = await Replica(cluster, A).gate({"uid": "u", "operation": 3})
+    assert (found["allowed"], found["status"]["code"]) == (False, 400)
+
+
+def test_clocks_may_differ_by_what_a_write_takes_less_than_a_reservation_lives():
+    assert LIFE - timedelta(seconds=20) >= timedelta(seconds=10)
