@@ -4,8 +4,7 @@ Sums over the claims that are there, up to now: gauges, since a claim's seconds 
 counted in a worker thread and shown whole; what a claim itself says of its times is in its status.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Final
 
@@ -16,6 +15,8 @@ from gpu.model import spent
 from gpu.objects.claims import GPUClaim, Phase
 
 STATES: Final = ("waiting", "held", "in_use", "lost", "degraded")
+"""What claims were, in the order of `spent.seconds`."""
+_NONE: Final = (0,) * len(STATES)
 
 
 class ClaimTimes(Collector):
@@ -26,13 +27,13 @@ class ClaimTimes(Collector):
 
     def count(self, claims: Iterable[GPUClaim], now: datetime) -> None:
         """Count anew; runs in a worker thread."""
-        sums: Counter[tuple[str, str, str]] = Counter()
+        sums: dict[tuple[str, str], tuple[int, ...]] = {}
         oldest: dict[str, float] = {}
         for claim in claims:
-            times = spent.up_to(claim, now)
-            for state in STATES:
-                key = (claim.tenant, claim.class_name, state)
-                sums[key] += getattr(times, state) * claim.count
+            key = (claim.meta.namespace, claim.class_name)
+            times = spent.seconds(claim, now)
+            before = sums.get(key, _NONE)
+            sums[key] = tuple(a + b * claim.count for a, b in zip(before, times, strict=True))
             if claim.phase is not Phase.BOUND:
                 age = max((now - claim.meta.created).total_seconds(), 0.0)
                 oldest[claim.class_name] = max(age, oldest.get(claim.class_name, 0.0))
@@ -44,16 +45,16 @@ class ClaimTimes(Collector):
 
 
 def _families(
-    sums: "Counter[tuple[str, str, str]] | dict[tuple[str, str, str], int]",
-    oldest: dict[str, float],
+    sums: Mapping[tuple[str, str], tuple[int, ...]], oldest: Mapping[str, float]
 ) -> tuple[Metric, ...]:
     seconds = GaugeMetricFamily(
         "cozystack_gpu_unit_seconds",
         "Seconds times units of the claims there are, by what they were in that time.",
         labels=("namespace", "class", "state"),
     )
-    for labels, value in sorted(sums.items()):
-        seconds.add_metric(labels, value)
+    for labels, values in sorted(sums.items()):
+        for state, value in zip(STATES, values, strict=True):
+            seconds.add_metric((*labels, state), value)
     waiting = GaugeMetricFamily(
         "cozystack_gpu_oldest_waiting_seconds",
         "Age of the oldest claim that is Pending or Lost, by class.",

@@ -21,6 +21,7 @@ from gpu.objects.kinds import Kind
 from gpu.objects.meta import ObjectKey
 from gpu.objects.tenants import TenantQuota, TenantRelease
 from gpu.ports import Clock, Outcome
+from gpu.reading import InThread
 from gpu.settings import Settings
 from gpu.units import ClassName
 from gpu.world import served_settings
@@ -155,11 +156,17 @@ class Observing:
         """Log an object that cannot be read."""
         log.warning("object not readable", kind=kind.kind, object=str(key), error=str(error))
 
-    async def gauges(self, caches: Caches, recorder: Recorder, clock: Clock) -> None:
+    async def gauges(
+        self,
+        caches: Caches,
+        recorder: Recorder,
+        clock: Clock,
+        in_thread: InThread = asyncio.to_thread,
+    ) -> None:
         """Set the gauges that follow the stores, and count Events, until cancelled."""
         while True:
             await asyncio.sleep(_GAUGES_EVERY)
-            await asyncio.to_thread(self._count, caches, clock.now())
+            await in_thread(lambda: self._count(caches, clock.now()))
             self._count_events(recorder)
 
     def _count_events(self, recorder: Recorder) -> None:

@@ -8,7 +8,6 @@ later the listener closes, caches last.
 import asyncio
 import contextlib
 import functools
-import gc
 import signal
 import sys
 from collections.abc import AsyncIterator, Coroutine
@@ -21,10 +20,11 @@ import structlog
 from aiohttp import web
 
 import policies.keeper
-from apiserver import admissions, app, appkeys, authn, authz, logs, metrics, tls, trust
+from apiserver import admissions, app, appkeys, authn, authz, logs, memory, metrics, tls, trust
 from apiserver import teardown as _teardown
 from apiserver.checks import Health
 from apiserver.clock import SystemClock
+from apiserver.computing import Computing
 from apiserver.flags import LogFormat, ServeConfig
 from apiserver.observing import Observing
 from apiserver.projection import Projection
@@ -51,9 +51,6 @@ log = structlog.get_logger(__name__)
 
 SWITCH_INTERVAL: Final = 0.0005
 """Seconds: the pass runs in a thread, and the event loop must get the interpreter back soon."""
-_GC_THRESHOLDS: Final = (50_000, 100, 100)
-"""Allocations between young collections, and young ones between older: a pass makes frozen objects in
-bulk, free of cycles, and a walk over those that live holds every thread."""
 FAILING: Final = 5.0
 """Seconds a watch may be broken before readiness turns red."""
 TORN_DOWN: Final = 5.0
@@ -77,6 +74,7 @@ class Process:
     serving: tls.Serving
     health: Health
     observing: Observing
+    computing: Computing
     recorder: recorder.Recorder
     binder: Binder
     leadership: lease.Leadership
@@ -182,7 +180,8 @@ def _build(  # noqa: PLR0917 -- what `serve` opened, handed on once
     clock = SystemClock()
     caches = Caches(client, report=observing.malformed)
     source = CachesSource(caches, client)
-    projection = Projection(source, enabled=settings.config.enabled)
+    computing = Computing()
+    projection = Projection(source, enabled=settings.config.enabled, in_thread=computing)
     # A source of their own: a snapshot answers one thread, and lists are made in another.
     views = Views(CachesSource(caches, client))
     keeper = trust.Keeper(
@@ -221,6 +220,7 @@ def _build(  # noqa: PLR0917 -- what `serve` opened, handed on once
         serving=certificate,
         health=health,
         observing=observing,
+        computing=computing,
         recorder=events,
         binder=Binder(
             reader=caches,
@@ -228,6 +228,7 @@ def _build(  # noqa: PLR0917 -- what `serve` opened, handed on once
             config=settings.config,
             clock=clock,
             observer=observing,
+            in_thread=computing,
             recorder=events,
             saves=Saves(directory=settings.replay_dir, asked=settings.save_first),
         ),
@@ -309,18 +310,6 @@ async def _run(process: Process) -> int:
     return 0
 
 
-async def _settle_memory(caches: Caches) -> None:
-    """Keep the garbage collector from walking the first lists again and again.
-
-    A full collection over 10,000 objects holds the event loop for 50 to 90 ms; what was listed at
-    start lives as long as the process.
-    """
-    await caches.wait_synced()
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*_GC_THRESHOLDS)
-
-
 async def _views(process: Process) -> None:
     """Have views made once there is anything to show; with the feature off nobody asks for one."""
     await process.caches.wait_synced()
@@ -333,10 +322,12 @@ def _background(process: Process) -> dict[str, Coroutine[Any, Any, None]]:
         "trust": process.trust.run(),
         "certificate": process.serving.watch(),
         "caches": process.caches.run(),
-        "memory": _settle_memory(process.caches),
+        "memory": memory.settle(process.caches.wait_synced),
         "projection": process.projection.run(),
         "views": _views(process),
-        "gauges": process.observing.gauges(process.caches, process.recorder, process.clock),
+        "gauges": process.observing.gauges(
+            process.caches, process.recorder, process.clock, process.computing
+        ),
         "events": process.recorder.run(),
         "loop lag": process.observing.loop_lag(),
     }

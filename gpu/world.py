@@ -1,5 +1,6 @@
 """World: all typed objects of one instant and the Snapshot over them; frozen, pure."""
 
+import bisect
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -26,6 +27,7 @@ class World:
 
     classes: tuple[GPUClass, ...] = ()
     claims: tuple[GPUClaim, ...] = ()
+    """In key order, as all the others."""
     inventory: tuple[GPUNode, ...] = ()
     nodes: tuple[Node, ...] = ()
     pods: tuple[Pod, ...] = ()
@@ -81,11 +83,21 @@ class World:
         found: Snapshot | None = self.__dict__.get("snapshot", self.__dict__.get("_before"))
         return found
 
+    def claims_in(self, namespace: str) -> tuple[GPUClaim, ...]:
+        """Return the claims of one namespace without a look at any other; all are in key order."""
+        first = bisect.bisect_left(self.claims, (namespace, ""), key=_key)
+        last = bisect.bisect_left(self.claims, (f"{namespace}\0", ""), lo=first, key=_key)
+        return self.claims[first:last]
+
     @cached_property
     def settings_map(self) -> ConfigMap | None:
         """The settings ConfigMap as stored, well-formed or not."""
         key = ObjectKey(keys.SETTINGS_NAMESPACE, keys.SETTINGS_NAME)
         return next((item for item in self.config_maps if item.meta.key == key), None)
+
+
+def _key(item: GPUClaim) -> ObjectKey:
+    return item.meta.key
 
 
 def served_settings(stored: ConfigMap | None, last_good: Settings) -> tuple[Settings, str]:

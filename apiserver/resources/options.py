@@ -73,8 +73,8 @@ def _described(one: GPUClass, offer: Offer) -> str:
 
 def claims(world: World, tenant: TenantName) -> Iterable[Item]:
     """Claims of this tenant that are bound and that nothing uses."""
-    for claim in world.claims:
-        if claim.tenant == tenant and _is_free(claim):
+    for claim in world.claims_in(tenant):
+        if _is_free(claim):
             units = "unit" if claim.count == 1 else "units"
             yield Item(
                 value=f"{keys.CLAIM_DEVICE_PREFIX}{claim.meta.name}",

@@ -51,7 +51,10 @@ class Store(Generic[T]):
         """The objects as `_order` has their keys, so that a change costs a search, not a new list."""
         self._malformed: dict[ObjectKey, DecodeError] = {}
         self._versions: dict[ObjectKey, str] = {}  # of malformed objects
-        self._items: tuple[T, ...] | None = ()
+        self._edits = 0
+        """Counts what was done to `_sorted`."""
+        self._items: tuple[int, tuple[T, ...]] = (0, ())
+        """What was given out last, and after how many edits."""
         self._subscribers: list[Callable[[], None]] = []
         self._synced = asyncio.Event()
 
@@ -59,9 +62,11 @@ class Store(Generic[T]):
 
     def items(self) -> tuple[T, ...]:
         """Return every well-formed object in key order; the same tuple until something changes."""
-        if self._items is None:
-            self._items = tuple(self._sorted)
-        return self._items
+        given = self._items
+        if given[0] != self._edits:
+            # The number is read first: another thread must not keep what is older than it says.
+            given = self._items = (self._edits, tuple(self._sorted))
+        return given[1]
 
     def get(self, key: ObjectKey) -> T | None:
         """Return one object, or None when it is not there or malformed."""
@@ -115,7 +120,6 @@ class Store(Generic[T]):
             changed = before is None or before != seen
             self._malformed.pop(key, None)
             self._keep(key, seen, is_new=before is None)
-        self._items = None
         if changed:
             self._signal()
 
@@ -151,7 +155,7 @@ class Store(Generic[T]):
         self._objects, self._malformed, self._versions = objects, malformed, versions
         self._order = sorted(objects)
         self._sorted = list(map(objects.__getitem__, self._order))
-        self._items = None
+        self._edits += 1
 
     def _keep(self, key: ObjectKey, item: T, *, is_new: bool) -> None:
         at = bisect.bisect_left(self._order, key)
@@ -161,6 +165,7 @@ class Store(Generic[T]):
         else:
             self._sorted[at] = item
         self._objects[key] = item
+        self._edits += 1
 
     def _read(self, key: ObjectKey, raw: Json) -> T | DecodeError:
         meta = raw.get("metadata")
@@ -178,11 +183,11 @@ class Store(Generic[T]):
         return seen
 
     def _forget(self, key: ObjectKey) -> bool:
-        self._items = None
         self._versions.pop(key, None)
         if self._objects.pop(key, None) is not None:
             at = bisect.bisect_left(self._order, key)
             del self._order[at], self._sorted[at]
+            self._edits += 1
             return True
         return self._malformed.pop(key, None) is not None
 

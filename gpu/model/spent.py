@@ -4,7 +4,6 @@ Stored are seconds up to an instant; since then the claim is as its status says,
 rest, and nobody writes a claim only because time passes.
 """
 
-from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
@@ -17,23 +16,36 @@ DEGRADED: Final = "Degraded"
 def up_to(claim: GPUClaim, now: datetime) -> Spent:
     """Return the sums up to an instant, under what the claim is until then; never backwards."""
     before = claim.spent or Spent(at=claim.meta.created)
-    seconds = int((now - before.at).total_seconds())
-    if seconds <= 0:
+    if _since(before, now) <= 0:
         return before
     at = before.at.replace(microsecond=0) if before.at.microsecond else before.at
-    sums = replace(before, at=max(at, now.replace(microsecond=0)))
-    match claim.phase:
-        case Phase.PENDING:
-            return replace(sums, waiting=sums.waiting + seconds)
-        case Phase.LOST:
-            return replace(sums, lost=sums.lost + seconds)
-        case Phase.BOUND:
-            return replace(
-                sums,
-                held=sums.held + seconds,
-                in_use=sums.in_use + (seconds if is_in_use(claim) else 0),
-                degraded=sums.degraded + (seconds if is_degraded(claim) else 0),
-            )
+    waiting, held, in_use, lost, degraded = seconds(claim, now)
+    return Spent(
+        at=max(at, now.replace(microsecond=0)),
+        waiting=waiting,
+        held=held,
+        in_use=in_use,
+        lost=lost,
+        degraded=degraded,
+    )
+
+
+def seconds(claim: GPUClaim, now: datetime) -> tuple[int, int, int, int, int]:
+    """Return the seconds waiting, held, in use, lost and degraded that `up_to` would tell."""
+    before = claim.spent or Spent(at=claim.meta.created)
+    more = max(_since(before, now), 0)
+    is_held = claim.phase is Phase.BOUND
+    return (
+        before.waiting + (more if claim.phase is Phase.PENDING else 0),
+        before.held + (more if is_held else 0),
+        before.in_use + (more if is_held and is_in_use(claim) else 0),
+        before.lost + (more if claim.phase is Phase.LOST else 0),
+        before.degraded + (more if is_held and is_degraded(claim) else 0),
+    )
+
+
+def _since(before: Spent, now: datetime) -> int:
+    return int((now - before.at).total_seconds())
 
 
 def is_in_use(claim: GPUClaim) -> bool:

@@ -212,3 +212,21 @@ def test_items_are_what_events_left_in_key_order_however_they_came(events):
         assert things.content(store) == dict(sorted(held.items()))
         assert [item.meta.name for item in store.items()] == sorted(held)
         assert [item.meta.name for item in store.in_namespace("ns")] == sorted(held)
+
+
+def test_a_reader_on_another_thread_never_leaves_an_older_tuple_behind(store):
+    class Slow(list):
+        """The objects, of which a copy is made while the watch goes on."""
+
+        def __iter__(self):
+            copied = list(super().__iter__())
+            if not event:
+                event.append(True)
+                store.put(thing("c", 12, n=3))
+            return iter(copied)
+
+    event: list[bool] = []
+    store.put(thing("b", 11, n=4))
+    store._sorted = Slow(store._sorted)
+    assert [item.meta.name for item in store.items()] == ["a", "b"]
+    assert [item.meta.name for item in store.items()] == ["a", "b", "c"]
