@@ -92,24 +92,39 @@ def acting(admin: client.Client, tenant: str, level: str = "admin") -> client.Cl
     return admin.acting_as(f"somebody@{tenant}", [group(tenant, level), "system:authenticated"])
 
 
+def line(tenant: str) -> tuple[str, ...]:
+    """Return a tenant and its ancestors, the root last."""
+    parts = tenant.split("-")
+    names = ["-".join(parts[:end]) for end in range(len(parts), 1, -1)]
+    return (*names, *(() if names[-1] == keys.TENANT_ROOT else (keys.TENANT_ROOT,)))
+
+
 def _bindings(tenant: str) -> list[dict[str, Any]]:
-    found = []
+    """Return who may do what in a tenant's namespace: its people and accounts, and its ancestors'."""
+    lines = line(tenant)
+    accounts = [{"kind": "ServiceAccount", "name": name, "namespace": name} for name in lines]
+    found = [_binding(tenant, "cozy:tenant", accounts)]
     for rank, level in enumerate(LEVELS):
-        subjects = [
-            {"kind": "Group", "apiGroup": "rbac.authorization.k8s.io", "name": group(tenant, above)}
+        groups = [
+            {"kind": "Group", "apiGroup": "rbac.authorization.k8s.io", "name": group(name, above)}
+            for name in lines
             for above in LEVELS[rank:]
         ]
-        body = {
-            "metadata": {"name": f"cozy:tenant:{level}", "namespace": tenant},
-            "roleRef": {
-                "apiGroup": "rbac.authorization.k8s.io",
-                "kind": "ClusterRole",
-                "name": f"cozy:tenant:{level}",
-            },
-            "subjects": subjects,
-        }
-        found.append(_of(ROLE_BINDINGS, body))
+        found.append(_binding(tenant, f"cozy:tenant:{level}", [*groups, *accounts]))
     return found
+
+
+def _binding(tenant: str, role: str, subjects: list[dict[str, Any]]) -> dict[str, Any]:
+    body = {
+        "metadata": {"name": role, "namespace": tenant},
+        "roleRef": {
+            "apiGroup": "rbac.authorization.k8s.io",
+            "kind": "ClusterRole",
+            "name": role,
+        },
+        "subjects": subjects,
+    }
+    return _of(ROLE_BINDINGS, body)
 
 
 def _of(kind: Kind, body: Mapping[str, Any]) -> dict[str, Any]:
