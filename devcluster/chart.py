@@ -19,6 +19,8 @@ RELEASE: Final = "cozystack-gpu"
 SERVICE_ACCOUNT: Final = RELEASE
 NAMESPACE: Final = "cozy-system"
 API_SERVICE: Final = f"{keys.CATALOG_VERSION}.{keys.CATALOG_GROUP}"
+ORDERS_WAIT: Final[Mapping[str, Any]] = {"orderWebhook": {"enabled": False}}
+"""Values with which an order is taken unjudged and waits: also where no process is up to judge it."""
 SLICE_PORT: Final = "https"  # the name of the Service's port; slices must repeat it
 
 _CRDS = tuple(

@@ -81,6 +81,7 @@ def test_without_the_deployment_nothing_of_the_process_is_left(chart: Chart):
         "RoleBinding",
         "Service",
         "ServiceAccount",
+        "ValidatingWebhookConfiguration",
     }
     assert chart.kinds() - chart.kinds(*OUTSIDE) == {
         "Certificate",

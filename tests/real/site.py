@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -177,11 +177,19 @@ async def until(
 
 @contextlib.asynccontextmanager
 async def opened(
-    directory: Path, *, flags: Sequence[str] = FAST, start: bool = True
+    directory: Path,
+    *,
+    flags: Sequence[str] = FAST,
+    start: bool = True,
+    values: Mapping[str, Any] | None = None,
 ) -> AsyncIterator[Site]:
-    """Bring up a plane of one's own with the product installed, and running unless told not to."""
+    """Bring up a plane of one's own with the product installed, and running unless told not to.
+
+    `values` are of the chart: `chart.ORDERS_WAIT` for a story of orders that wait, or that are made
+    while nobody is up to judge them.
+    """
     async with control_plane.control_plane(directory) as cp, cp.admin() as admin:
-        found = await product.install(cp, admin)
+        found = await product.install(cp, admin, values=values)
         site = Site(cp, found, admin, simulator.Simulator(admin))
         if start:
             await found.start(flags=flags)

@@ -10,6 +10,7 @@ import random
 import pytest
 import pytest_asyncio
 
+from devcluster import chart
 from gpu.objects import kinds
 from tests.real import site as sites
 from tests.real.cutting_proxy import When, between
@@ -24,7 +25,9 @@ POINTS = 8
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def site(binaries_built, tmp_path_factory):
-    async with sites.opened(tmp_path_factory.mktemp("crashes"), start=False) as opened:
+    async with sites.opened(
+        tmp_path_factory.mktemp("crashes"), start=False, values=chart.ORDERS_WAIT
+    ) as opened:
         await opened.offer("h100")
         await opened.tenant("tenant-a")
         await opened.tenant("tenant-b", total=40)

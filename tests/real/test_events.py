@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from devcluster import processes, product
+from devcluster import chart, processes, product
 from gpu.objects import kinds
 from tests.real import site as sites
 
@@ -24,7 +24,9 @@ async def replays(tmp_path_factory):
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def site(binaries_built, tmp_path_factory, replays):
     flags = (*sites.FAST, f"--replay-dir={replays}", "--resync=1")
-    async with sites.opened(tmp_path_factory.mktemp("events"), flags=flags) as opened:
+    async with sites.opened(
+        tmp_path_factory.mktemp("events"), flags=flags, values=chart.ORDERS_WAIT
+    ) as opened:
         await opened.node("gpu-1", 4)
         await opened.offer("h100")
         await opened.tenant("tenant-a")

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import pytest
 import pytest_asyncio
 
-from devcluster import guests
+from devcluster import chart, guests
 from gpu.cluster import errors
 from gpu.objects import kinds
 from tests.real import site as sites
@@ -159,7 +159,9 @@ class Player:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def site(binaries_built, tmp_path_factory) -> AsyncIterator[Site]:
-    async with sites.opened(tmp_path_factory.mktemp("faults"), start=False) as opened:
+    async with sites.opened(
+        tmp_path_factory.mktemp("faults"), start=False, values=chart.ORDERS_WAIT
+    ) as opened:
         await opened.offer("h100")
         await opened.tenant(TENANT)
         yield opened

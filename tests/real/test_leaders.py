@@ -6,6 +6,7 @@ import time
 import pytest
 import pytest_asyncio
 
+from devcluster import chart
 from gpu import keys
 from gpu.cluster import errors
 from gpu.objects import kinds
@@ -19,7 +20,9 @@ TAKEOVER = 20.0
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def site(binaries_built, tmp_path_factory):
-    async with sites.opened(tmp_path_factory.mktemp("leaders"), flags=()) as opened:
+    async with sites.opened(
+        tmp_path_factory.mktemp("leaders"), flags=(), values=chart.ORDERS_WAIT
+    ) as opened:
         for number in range(4):
             await opened.node(f"gpu-{number}", 8)
         await opened.offer("h100")

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 import pytest_asyncio
 
-from devcluster import guests
+from devcluster import chart, guests
 from gpu.objects import kinds
 from tests.real import site as sites
 from tests.real.cutting_proxy import When, between
@@ -17,7 +17,9 @@ TENANT = "tenant-a"
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def site(binaries_built, tmp_path_factory):
-    async with sites.opened(tmp_path_factory.mktemp("lost"), start=False) as opened:
+    async with sites.opened(
+        tmp_path_factory.mktemp("lost"), start=False, values=chart.ORDERS_WAIT
+    ) as opened:
         await opened.offer("h100")
         await opened.tenant(TENANT)
         yield opened

@@ -6,6 +6,7 @@ import time
 import pytest
 import pytest_asyncio
 
+from devcluster import chart
 from gpu.cluster import errors
 from gpu.objects import kinds
 from tests.real import site as sites
@@ -18,7 +19,9 @@ SECONDS = 20.0
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def site(binaries_built, tmp_path_factory):
-    async with sites.opened(tmp_path_factory.mktemp("namespaces")) as opened:
+    async with sites.opened(
+        tmp_path_factory.mktemp("namespaces"), values=chart.ORDERS_WAIT
+    ) as opened:
         await opened.node("gpu-1", 8)
         await opened.offer("h100")
         yield opened

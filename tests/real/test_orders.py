@@ -5,6 +5,7 @@ import asyncio
 import pytest
 import pytest_asyncio
 
+from devcluster import chart
 from gpu.cluster import errors
 from gpu.objects import kinds
 from tests.real import site as sites
@@ -14,7 +15,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def site(binaries_built, tmp_path_factory):
-    async with sites.opened(tmp_path_factory.mktemp("orders")) as opened:
+    async with sites.opened(tmp_path_factory.mktemp("orders"), values=chart.ORDERS_WAIT) as opened:
         await opened.node("gpu-1", 8)
         await opened.node("gpu-2", 4)
         await opened.offer("h100", maxCount=6)

@@ -10,7 +10,7 @@ import contextlib
 import pytest
 import pytest_asyncio
 
-from devcluster import guests
+from devcluster import chart, guests
 from gpu import keys
 from gpu.cluster import errors
 from gpu.objects import kinds
@@ -32,7 +32,9 @@ TENANT = "tenant-a"
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def site(binaries_built, tmp_path_factory):
-    async with sites.opened(tmp_path_factory.mktemp("release"), flags=FLAGS) as opened:
+    async with sites.opened(
+        tmp_path_factory.mktemp("release"), flags=FLAGS, values=chart.ORDERS_WAIT
+    ) as opened:
         await opened.offer("h100")
         await opened.tenant(TENANT)
         beating = asyncio.create_task(opened.nodes.heartbeat(every=0.5))  # noqa: TID251 -- ends here

@@ -46,7 +46,7 @@ NOT_HERE = {
 @contextlib.asynccontextmanager
 async def audited(directory: Path) -> AsyncIterator[sites.Site]:
     async with control_plane.control_plane(directory, audit=True) as cp, cp.admin() as admin:
-        found = await product.install(cp, admin)
+        found = await product.install(cp, admin, values=chart.ORDERS_WAIT)
         await found.start(flags=sites.FAST)
         await found.available()
         yield sites.Site(cp, found, admin, simulator.Simulator(admin))

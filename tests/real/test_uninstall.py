@@ -13,7 +13,9 @@ pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def site(binaries_built, tmp_path_factory):
-    async with sites.opened(tmp_path_factory.mktemp("uninstall")) as opened:
+    async with sites.opened(
+        tmp_path_factory.mktemp("uninstall"), values=chart.ORDERS_WAIT
+    ) as opened:
         await opened.node("gpu-1", 8)
         await opened.offer("h100")
         await opened.tenant("tenant-stays")
@@ -48,7 +50,7 @@ async def test_uninstalled_a_namespace_with_claims_deletes_and_other_holds_stay(
 
 
 async def test_installed_again_the_holds_count_and_the_policies_hold(site):
-    await chart.install(site.cp, port=site.product.port)
+    await chart.install(site.cp, port=site.product.port, values=chart.ORDERS_WAIT)
     await site.product.start(flags=sites.FAST)
     await site.product.available()
     await site.order("tenant-stays", "more", "h100", 6)

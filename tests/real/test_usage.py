@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from devcluster import chart
 from gpu import keys
 from gpu.cluster import errors
 from gpu.objects import kinds
@@ -19,7 +20,7 @@ MONITOR = keys.WORKLOAD_MONITOR_LABEL
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def site(binaries_built, tmp_path_factory):
-    async with sites.opened(tmp_path_factory.mktemp("usage")) as opened:
+    async with sites.opened(tmp_path_factory.mktemp("usage"), values=chart.ORDERS_WAIT) as opened:
         await opened.node("gpu-1", 32)
         await opened.offer("h100")
         yield opened

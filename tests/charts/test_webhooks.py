@@ -1,0 +1,106 @@
+"""Which webhooks the chart registers, for what, and whom they ask."""
+
+from pathlib import Path
+
+import pytest
+
+from apiserver import admissions
+from apiserver.views import Views
+from gpu import keys
+from gpu.admission.review import Allowed
+from gpu.config import Config
+from tests.apiserver.fakes import FakeSource
+from tests.charts.rendering import OUTSIDE, Chart, Json
+
+pytestmark = pytest.mark.real
+
+NAME = "cozystack-gpu"
+ORDERS = "orders.gpu.cozystack.io"
+
+
+def configuration(chart: Chart, *values: str, namespace: str = "cozy-system") -> Json:
+    return chart.one("ValidatingWebhookConfiguration", NAME, *values, namespace=namespace)
+
+
+def webhook(chart: Chart, name: str, *values: str, namespace: str = "cozy-system") -> Json:
+    found = configuration(chart, *values, namespace=namespace)["webhooks"]
+    return next(one for one in found if one["name"] == name)
+
+
+def names(chart: Chart, *values: str) -> set[str]:
+    found = configuration(chart, *values)["webhooks"] or []
+    return {one["name"] for one in found}
+
+
+def test_the_order_webhook_is_asked_about_new_claims_alone_and_fails_closed(chart: Chart):
+    found = webhook(chart, ORDERS)
+    assert found["rules"] == [
+        {
+            "apiGroups": [keys.GROUP],
+            "apiVersions": ["*"],
+            "operations": ["CREATE"],
+            "resources": ["gpuclaims"],
+            "scope": "Namespaced",
+        }
+    ]
+    told = ("failurePolicy", "sideEffects", "timeoutSeconds", "matchPolicy")
+    assert {name: found[name] for name in told} == {
+        "failurePolicy": "Fail",
+        "sideEffects": "None",
+        "timeoutSeconds": 3,
+        "matchPolicy": "Equivalent",
+    }
+
+
+def test_no_webhook_waits_as_long_as_its_answer_may_take(chart: Chart):
+    found = configuration(chart)["webhooks"]
+    assert all(one["timeoutSeconds"] > admissions.WITHIN for one in found)
+
+
+def test_no_webhook_is_asked_about_the_system(chart: Chart):
+    for one in configuration(chart, namespace="elsewhere")["webhooks"]:
+        conditions = {item["name"]: item["expression"] for item in one["matchConditions"]}
+        assert conditions["not-in-a-namespace-of-the-system"] == (
+            "!(request.namespace in ['kube-system', 'elsewhere']) "
+            "&& !request.namespace.startsWith('cozy-')"
+        )
+
+
+def test_template_claims_of_the_controller_alone_are_left_out(chart: Chart):
+    found = webhook(chart, ORDERS, namespace="elsewhere")["matchConditions"]
+    (condition,) = [item["expression"] for item in found if "template" in item["name"]]
+    assert "system:serviceaccount:elsewhere:cozystack-gpu" in condition
+    assert condition.count(f"'{keys.TEMPLATE_CLAIM_LABEL}'") == 2
+
+
+def test_each_webhook_asks_a_path_that_the_process_answers(chart: Chart):
+    answered = admissions.build(Views(FakeSource()), Config(), admissions.always(Allowed()))
+    for one in configuration(chart)["webhooks"]:
+        path = Path(one["clientConfig"]["service"]["path"])
+        assert (str(path.parent), path.name in answered) == ("/admission", True)
+
+
+def test_webhooks_are_asked_through_the_service_of_the_api(chart: Chart):
+    values = (*OUTSIDE, "service.port=8443")
+    service = chart.one("APIService", "v1alpha1.catalog.gpu.cozystack.io", *values)["spec"]
+    client = webhook(chart, ORDERS, *values)["clientConfig"]
+    assert client["caBundle"] == service["caBundle"]
+    assert client["service"] == {**service["service"], "path": "/admission/orders"}
+
+
+def test_cert_manager_gives_their_ca_unless_one_is_given(chart: Chart):
+    made = configuration(chart, namespace="elsewhere")
+    assert made["metadata"]["annotations"] == {
+        "cert-manager.io/inject-ca-from": "elsewhere/cozystack-gpu"
+    }
+    assert all("caBundle" not in one["clientConfig"] for one in made["webhooks"])
+    assert "annotations" not in configuration(chart, "caBundle=Q0E=")["metadata"]
+
+
+def test_with_the_feature_off_none_is_registered(chart: Chart):
+    assert "ValidatingWebhookConfiguration" not in chart.kinds("enabled=false")
+
+
+def test_a_hoster_may_have_orders_wait_instead(chart: Chart):
+    assert ORDERS in names(chart)
+    assert ORDERS not in names(chart, "orderWebhook.enabled=false")
