@@ -1,8 +1,9 @@
 """Views: the newest world that a webhook or a review can be asked about, made off the event loop.
 
 A view is made on demand, one at a time, of the one before it, and serves all who wait. Whoever asks
-waits a little for one as new as the question, else is answered from the last one; a refusal from an
-older one is not given before the newer one was asked too.
+waits a little for one as new as the question, else is answered from the last one. A refusal is not
+given before the caches have caught up with what was written when the question came: a class, a node
+or a budget made just before an order must not be missed.
 """
 
 import asyncio
@@ -35,6 +36,9 @@ class Source(Protocol):
     def subscribe(self, changed: Callable[[], None]) -> Callable[[], None]:
         """Call `changed` after each change of a typed view; returns what ends it."""
 
+    async def progress(self) -> None:
+        """Have every source catch up with now. Raises when the API server does not answer."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
@@ -44,6 +48,8 @@ class Pace:
     """A question waits this long for a view as new as itself."""
     oldest: float = 1.0
     """A view that something newer has been known for so long answers nobody any more."""
+    prove: float = 0.5
+    """A refusal waits so long for the caches to catch up."""
     longest: float = 1.5
     """No question waits longer for any view; admission answers within two seconds."""
 
@@ -79,6 +85,9 @@ class Views:
         """When something was first known that the view that is ready does not show."""
         self._taken_behind: float | None = None
         """The same of the world that the view in the making is made of."""
+        self._proved = float("-inf")
+        """When the last proof that the caches have caught up was begun."""
+        self._proving = asyncio.Lock()
         self._wake = asyncio.Event()
         self._moved = asyncio.Event()
         # One thread: a snapshot works its answers out in place and takes one question at a time.
@@ -105,19 +114,35 @@ class Views:
     ) -> T:
         """Answer from a view that is as new as the question, if one is ready soon.
 
-        An answer from an older view that is not final is asked again of a newer one, if that comes
-        in time. `question` runs in a thread. Raises Unavailable when no view is ready in time.
+        An answer that is not final is asked again if the caches, once they have caught up, show
+        anything else. `question` runs in a thread. Raises Unavailable when no view is ready in time.
         """
         until = asyncio.get_running_loop().time() + self._pace.longest
         if not self._source.synced:
             raise status.try_later("the GPU service is starting: try again in a moment", 1)
-        number = self._look()
-        view = await self._soon(number, until)
+        view = await self._soon(self._look(), until)
         answer = await self._put(question, view.world)
-        if view.number < number and not is_final(answer) and await self._made(number, until):
+        if is_final(answer):
+            return answer
+        await self._catch_up()
+        number = self._look()
+        if view.number < number and await self._made(number, until):
             assert self._ready is not None
             answer = await self._put(question, self._ready.world)
         return answer
+
+    async def _catch_up(self) -> None:
+        """Have the caches prove progress up to now; one proof serves all who came before it began."""
+        loop = asyncio.get_running_loop()
+        came = loop.time()
+        try:
+            async with asyncio.timeout(self._pace.prove), self._proving:
+                if self._proved < came:
+                    began = loop.time()
+                    await self._source.progress()
+                    self._proved = began
+        except Exception as error:  # noqa: BLE001 -- the answer stands, as of a moment ago
+            log.warning("caches not proved current", error=f"{type(error).__name__}: {error}")
 
     async def _put(self, question: Callable[[World], T], world: World) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._asking, question, world)

@@ -138,6 +138,49 @@ async def test_an_answer_of_the_newest_view_is_asked_once_whatever_it_is():
     assert len(asked) == 1
 
 
+class CatchingUp(FakeSource):
+    """A source that shows its next world once it is asked to catch up."""
+
+    def __init__(self, now: World, then: World) -> None:
+        super().__init__(now)
+        self._then = then
+
+    async def progress(self) -> None:
+        await super().progress()
+        self.set(self._then)
+
+
+async def test_an_answer_that_is_not_final_waits_until_the_caches_have_caught_up():
+    """A class made just before an order is on its way to the cache when the order comes."""
+    source = CatchingUp(world("a"), world("b"))
+    async with running(source) as (views, _):
+        await views.ask(names)
+        assert await views.ask(names, is_final=lambda found: found == ["b"]) == ["b"]
+        assert source.proofs == 1
+
+
+async def test_a_final_answer_costs_no_proof():
+    source = FakeSource(world("a"))
+    async with running(source) as (views, _):
+        await views.ask(names)
+        assert source.proofs == 0
+
+
+async def test_one_proof_serves_all_who_came_before_it():
+    source = FakeSource(world("a"))
+    async with running(source) as (views, _):
+        await asyncio.gather(*(views.ask(names, is_final=lambda _: False) for _ in range(30)))
+    assert source.proofs <= 2
+
+
+async def test_an_answer_stands_when_nobody_can_say_whether_it_is_current(logs):
+    source = FakeSource(world("a"))
+    source.reachable = False
+    async with running(source) as (views, _):
+        assert await views.ask(names, is_final=lambda _: False) == ["a"]
+    assert [entry["event"] for entry in logs] == ["caches not proved current"]
+
+
 async def test_a_view_that_is_behind_for_too_long_answers_nobody():
     source = FakeSource(world("a"))
     pace = Pace(fresh=0.0, oldest=0.01, longest=0.05)
