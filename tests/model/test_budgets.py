@@ -1,7 +1,8 @@
 import pytest
 
-from gpu.model import budgets
+from gpu.model import budgets, orders, refusals
 from gpu.model.budgets import Bound, Gate, GateState
+from gpu.model.orders import Order, Refused
 from gpu.model.pools import Use
 from gpu.model.refusals import OverBudget
 from tests.builders import (
@@ -157,6 +158,34 @@ def gate(key=KEY, tenant="tenant-a", **objects):
             id="the root's budget of 0",
         ),
         pytest.param(
+            {
+                "releases": [a_release("tenant-root", budget(h100=1)), a_release(quotas={KEY: 2})],
+                "claims": [a_claim(count=2)],
+            },
+            (GateState.CLOSED, "Overdrawn"),
+            id="used up, and overdrawn above: giving back would open nothing",
+        ),
+        pytest.param(
+            {"releases": [a_release(quotas={KEY: "some"})]},
+            (GateState.CLOSED, "Unreadable"),
+            id="no number",
+        ),
+        pytest.param(
+            {"releases": [a_release("tenant-root", {KEY: "some"})]},
+            (GateState.CLOSED, "Unreadable"),
+            id="no number above",
+        ),
+        pytest.param(
+            {"releases": [a_release("tenant-root", {KEY: "some"})], "claims": [a_claim()]},
+            (GateState.CLOSED, "Unreadable"),
+            id="no number above, and overdrawn for that",
+        ),
+        pytest.param(
+            {"releases": [a_release(quotas={KEY: 1.5})], "classes": [a_class(retired=True)]},
+            (GateState.CLOSED, "Unreadable"),
+            id="no number for a class that is retired",
+        ),
+        pytest.param(
             {"classes": [a_class(retired=True)]}, (GateState.CLOSED, "ClassRetired"), id="retired"
         ),
         pytest.param(
@@ -253,3 +282,33 @@ def test_a_gate_under_another_tenants_budget_tells_only_what_is_left():
     assert found.message == (
         "the budget of tenant-root for gpu.cozystack.io/total leaves 42 units to this tenant"
     )
+
+
+SAID = {
+    "its own": (
+        "tenant-a",
+        "for gpu.cozystack.io/h100 cannot be read ('4 GPUs' is not a quantity)",
+    ),
+    "one above": ("tenant-root", "for gpu.cozystack.io/h100 cannot be read and counts as 0: ask"),
+}
+
+
+@pytest.mark.parametrize(("declaring", "words"), SAID.values(), ids=SAID)
+def test_an_order_under_a_budget_that_cannot_be_read_is_refused_in_its_words(declaring, words):
+    snapshot = a_snapshot(releases=[a_release(declaring, {KEY: "4 GPUs"})])
+    verdict = orders.check(snapshot, Order(tenant="tenant-a", class_name="h100", count=1))
+    assert isinstance(verdict, Refused)
+    (told,) = map(refusals.words, verdict.refusals)
+    assert told.startswith(f"1 unit asked, the budget of {declaring} {words}")
+    assert ("4 GPUs" in told) is (declaring == "tenant-a")
+
+
+def test_no_number_of_a_tenant_above_or_beside_is_told_to_one_below():
+    snapshot = a_snapshot(
+        releases=[a_release("tenant-root", budget(h100=7717)), a_release("tenant-b", {KEY: 3323})],
+        claims=[a_claim("b", tenant="tenant-b", count=1213), a_claim("r", tenant="tenant-root")],
+        pods=[a_pod(tenant="tenant-b", on="n1", units=1319)],
+    )
+    told = str(budgets.gates(snapshot, "tenant-a-c"))
+    assert [number for number in ("7717", "3323", "1213", "1319") if number in told] == []
+    assert f"leaves {7717 - 3323 - 1} units to this tenant" in told
