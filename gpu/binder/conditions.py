@@ -28,6 +28,9 @@ SETTINGS_CURRENT: Final = "SettingsCurrent"
 
 WRITE_REFUSED: Final = "WriteRefused"
 
+_WHILE_WAITING: Final = ((BOUND, "False"), (WAITING, "True"))
+"""Conditions that say why a claim waits, both in the same words."""
+
 CAUSES: Final = {
     Cause.NODE_GONE: "its node is gone",
     Cause.NODE_NOT_READY: "its node has not been Ready for too long",
@@ -89,9 +92,7 @@ def degraded(claim: GPUClaim, cause: Cause | None, words: str, now: datetime) ->
 
 def waiting(claim: GPUClaim, reasons: tuple[Refusal, ...], now: datetime) -> Story:
     """Return what a Pending claim says of the reasons it cannot be bound."""
-    codes = tuple(dict.fromkeys(refusals.code(reason) for reason in reasons))[:_REASONS_CAP]
-    message = "; ".join(lasting(reason) for reason in reasons)
-    return _waits(claim, codes, message, now)
+    return _waits(claim, *_worded(reasons), now)
 
 
 def kept(claim: GPUClaim, missing: tuple[Missing, ...], now: datetime) -> Story:
@@ -176,8 +177,22 @@ def steady(claim: GPUClaim, reasons: tuple[Refusal, ...]) -> tuple[Refusal, ...]
 
 
 def is_told(claim: GPUClaim, reasons: tuple[Refusal, ...]) -> bool:
-    """Tell whether a waiting claim's status gives these reasons already."""
-    return claim.has_status and says(claim, waiting(claim, reasons, meta.EPOCH))
+    """Tell whether a waiting claim's status gives these reasons already: `says` of `waiting`.
+
+    Asked each pass of every order that waits, so nothing is made but the words.
+    """
+    codes, message = _worded(reasons)
+    if not claim.has_status or claim.reasons != codes:
+        return False
+    shown = {item.type: item for item in claim.conditions}
+    text = _short(message)
+    for kind, status in _WHILE_WAITING:
+        found = shown.get(kind)
+        if found is None or found.status != status or found.observed_generation:
+            return False
+        if found.reason != codes[0] or found.message != text:
+            return False
+    return True
 
 
 def says(claim: GPUClaim, story: Story) -> bool:
@@ -207,15 +222,19 @@ def without(conditions: tuple[Condition, ...], *types: str) -> tuple[Condition, 
     return tuple(item for item in conditions if item.type not in types)
 
 
+def _worded(reasons: tuple[Refusal, ...]) -> tuple[tuple[str, ...], str]:
+    """Return the codes and the message that are stored for reasons to wait."""
+    codes = tuple(dict.fromkeys(map(refusals.code, reasons)))[:_REASONS_CAP]
+    return codes, "; ".join(map(lasting, reasons))
+
+
 def _waits(claim: GPUClaim, codes: tuple[str, ...], message: str, now: datetime) -> Story:
     text = _short(message)
-    shown = put(
-        claim.conditions, Condition(type=BOUND, status="False", reason=codes[0], message=text), now
-    )
-    return Story(
-        put(shown, Condition(type=WAITING, status="True", reason=codes[0], message=text), now),
-        codes,
-    )
+    shown = claim.conditions
+    for kind, status in _WHILE_WAITING:
+        fresh = Condition(type=kind, status=status, reason=codes[0], message=text)
+        shown = put(shown, fresh, now)
+    return Story(shown, codes)
 
 
 def _short(message: str) -> str:

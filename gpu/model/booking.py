@@ -107,6 +107,20 @@ def own_units(
     return own
 
 
+def charge(book: Ledger, claims: Iterable[GPUClaim], classes: Classes, sign: int) -> None:
+    """Add units of claims to the budgets of their tenants, or (-1) take them back.
+
+    What a tenant uses depends on their sum alone, so equal ones are charged at once.
+    """
+    sums: dict[tuple[TenantName, ClassName], int] = {}
+    for claim in claims:
+        place = claim.tenant, claim.class_name
+        sums[place] = sums.get(place, 0) + sign * claim.count
+    for (tenant, name), units in sums.items():
+        for key in quota_keys(classes, name):
+            book.charge(tenant, key, units)
+
+
 def _seen(inventory: GPUNode | None) -> dict[ResourceName, int]:
     seen: dict[ResourceName, int] = {}
     for device in inventory.devices if inventory else ():

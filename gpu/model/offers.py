@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from gpu.model import orders, placement, refusals
+from gpu.model import cases, orders, placement, refusals
 from gpu.model.orders import Order, Refused
 from gpu.model.refusals import Refusal
 from gpu.model.snapshot import Snapshot
@@ -53,7 +53,7 @@ def _offer(snapshot: Snapshot, tenant: TenantName, offer: GPUClass) -> Offer:
         mode=offer.mode,
         display_name=offer.display_name,
         description=offer.description,
-        max_count=orders.max_count(offer),
+        max_count=cases.max_count(offer),
         free=placement.free(orders.queued(snapshot), offer.name),
         orderable=orderable,
         refusals=verdict.refusals,

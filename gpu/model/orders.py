@@ -8,20 +8,15 @@ On a Snapshot the orders before it are worked through first, once for all questi
 asker works through them, oldest first, binding each that is accepted.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Final
 
-from gpu.model import budgets, entry, mates, placement, refusals, tenancy, turns
-from gpu.model.mates import Spot
+from gpu.model import budgets, cases, entry, mates, placement, refusals, tenancy, turns
+from gpu.model.cases import MOST_COUNT, Case
 from gpu.model.refusals import Refusal
 from gpu.model.snapshot import Age, Draft, Snapshot, View
 from gpu.objects.claims import GPUClaim, Phase
-from gpu.objects.classes import GPUClass, Mode
-from gpu.units import ONE, ZERO, ClassName, NodeName, TenantName, Units
-
-MOST_COUNT: Final = 2**31 - 1
-"""The largest count the stored schema takes."""
+from gpu.objects.classes import GPUClass
+from gpu.units import ZERO, ClassName, NodeName, TenantName, Units
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +49,8 @@ class Refused:
 
 
 Verdict = Accepted | Refused
+Reasons = tuple[Refusal, ...]
+"""Why an order is refused; never empty."""
 
 
 def of(claim: GPUClaim, mates: tuple[GPUClaim, ...] = ()) -> Order:
@@ -65,13 +62,6 @@ def of(claim: GPUClaim, mates: tuple[GPUClaim, ...] = ()) -> Order:
         age=claim.age,
         mates=mates,
     )
-
-
-def max_count(offer: GPUClass) -> Units | None:
-    """Return the most units of one claim of a class; None is unlimited. Absent is 1 for vGPU."""
-    if offer.max_count is None and offer.mode is Mode.VGPU:
-        return ONE
-    return offer.max_count
 
 
 def waiting(view: View) -> tuple[GPUClaim, ...]:
@@ -95,16 +85,38 @@ def check(view: View, order: Order) -> Verdict:
     On a Draft, units of Lost sets are reserved first if nobody did yet.
     """
     draft = view if isinstance(view, Draft) else queued(view, order.age)
-    turns.serve_lost(draft)
-    draft.count_older(order.age)
+    verdict = judge(draft, order)
+    if isinstance(verdict, Accepted):
+        return verdict
     offer = draft.snapshot.classes.get(order.class_name)
-    if offer is None:
-        return Refused((*_tenant(order.tenant), refusals.NoSuchClass(order.class_name)), ZERO)
-    spot = _spot(draft, order) if order.count > 0 else None
-    found = tuple(_refusals(draft, order, offer, spot))
-    if spot is None or found:
-        return Refused(found, _most(draft, order.tenant, offer))
-    return Accepted(spot.node, spot.gathered)
+    draft.count_older(order.age)
+    return Refused(verdict, ZERO if offer is None else _most(draft, order.tenant, offer))
+
+
+def judge(draft: Draft, order: Order) -> Accepted | Reasons:
+    """Judge as `check` does, and leave out what would fit: for whoever goes through all orders.
+
+    The orders before it are counted only where a budget may refuse it: a long row of orders that
+    wait for room alone is not counted one by one.
+    """
+    turns.serve_lost(draft)
+    case = cases.of(draft, order.tenant, order.class_name, order.count)
+    if case is None:
+        return (*cases.no_tenant(order.tenant), refusals.NoSuchClass(order.class_name))
+    over: Reasons = ()
+    if case.budgets:
+        draft.count_older(order.age)
+        over = budgets.over(draft.ledger, order.tenant, case.budgets, case.wanted)
+    if order.mates and case.wanted:
+        return _judge_beside(draft, order, case, over)
+    node = case.node(draft)
+    if node is not None and not (over or case.is_barred):
+        return Accepted(node)
+    found = case.refused(draft)
+    if not over:
+        return found
+    last = len(found) - len(case.unentitled)
+    return (*found[:last], *over, *found[last:])
 
 
 def most(view: View, tenant: TenantName, name: ClassName) -> Units:
@@ -130,7 +142,7 @@ def queued(snapshot: Snapshot, before: Age | None = None) -> Draft:
     for claim in waiting(snapshot):
         if before is not None and claim.age >= before:
             break
-        verdict = check(draft, of(claim, mates.of(draft, claim)))
+        verdict = judge(draft, of(claim, mates.of(draft, claim)))
         if isinstance(verdict, Accepted):
             for one in (*verdict.gathered, claim):
                 draft.bind(one, verdict.node)
@@ -140,41 +152,17 @@ def queued(snapshot: Snapshot, before: Age | None = None) -> Draft:
     return draft
 
 
-def _spot(draft: Draft, order: Order) -> Spot | None:
+def _judge_beside(draft: Draft, order: Order, case: Case, over: Reasons) -> Accepted | Reasons:
+    """Judge an order that a VM names with other claims: no set is split."""
     asked = {order.class_name: order.count}
-    if order.mates:
-        return mates.spot(draft, order.mates, asked)
-    node = placement.choose(draft, asked)
-    return Spot(node) if node is not None else None
-
-
-def _refusals(draft: Draft, order: Order, offer: GPUClass, spot: Spot | None) -> Iterator[Refusal]:
-    snapshot = draft.snapshot
-    yield from _tenant(order.tenant)
-    yield from entry.class_bars(snapshot, offer)
-    if not 0 < order.count <= MOST_COUNT:
-        yield refusals.BadCount(order.count, MOST_COUNT)
-    if order.count > 0:
-        wanted = Units(order.count)
-        allowed = max_count(offer)
-        if allowed is not None and wanted > allowed:
-            yield refusals.OverMaxCount(offer.name, wanted, allowed)
-        if spot is None:
-            yield _capacity(draft, order, offer, wanted)
-        yield from budgets.over(draft.ledger, order.tenant, snapshot.quota_keys(offer.name), wanted)
-    if not entry.is_entitled(snapshot, order.tenant, offer):
-        yield refusals.NotEntitled(offer.name, order.tenant)
-
-
-def _tenant(tenant: TenantName) -> tuple[Refusal, ...]:
-    return () if tenancy.is_tenant(tenant) else (refusals.NoTenant(tenant),)
-
-
-def _capacity(draft: Draft, order: Order, offer: GPUClass, wanted: Units) -> Refusal:
-    if not order.mates:
-        return placement.why_not(draft, offer.name, wanted)
-    units = mates.together(order.mates, {offer.name: wanted})
-    return refusals.NoNodeForSet(len(order.mates) + 1, tuple(sorted(units.items())))
+    spot = mates.spot(draft, order.mates, asked)
+    if spot is not None and not (over or case.is_barred):
+        return Accepted(spot.node, spot.gathered)
+    room: Reasons = ()
+    if spot is None:
+        units = mates.together(order.mates, asked)
+        room = (refusals.NoNodeForSet(len(order.mates) + 1, tuple(sorted(units.items()))),)
+    return (*case.barred, *room, *over, *case.unentitled)
 
 
 def _most(draft: Draft, tenant: TenantName, offer: GPUClass) -> Units:
@@ -183,7 +171,7 @@ def _most(draft: Draft, tenant: TenantName, offer: GPUClass) -> Units:
         return ZERO
     limits = (
         Units(MOST_COUNT),
-        max_count(offer),
+        cases.max_count(offer),
         budgets.left(draft.ledger, tenant, snapshot.quota_keys(offer.name)),
         placement.largest(draft, offer.name),
     )

@@ -4,7 +4,7 @@ A Draft is what a pass plans in: claims bound so far, and the units that go with
 undone is exactly as before, nodes, budgets and claims alike.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -128,8 +128,7 @@ class Snapshot(Indexed):
         """Return the ledger with every Pending claim counted in the budgets; do not change it."""
         if self.memo.counted is None:
             counted = self.ledger.copy()
-            for claim in self.pending:
-                charge(self, counted, claim, claim.count)
+            booking.charge(counted, self.pending, self.classes, +1)
             self.memo.counted = counted
         return self.memo.counted
 
@@ -166,6 +165,8 @@ class Draft(Indexed):
     changed: dict[ObjectKey, GPUClaim] = field(default_factory=dict)
     indexes: dict[ClassName, object] = field(default_factory=dict, repr=False)
     """For `placement`: what it knows of rooms, kept up to date from ledger.touched."""
+    cases: dict[tuple[str, ClassName, int], object] = field(default_factory=dict, repr=False)
+    """For `cases`: what it found out about orders of one tenant, class and count."""
     _index: Index
     _moved: dict[ObjectKey, None] = field(default_factory=dict)
     """Claims put since `_index` was made."""
@@ -221,15 +222,19 @@ class Draft(Indexed):
     def count_older(self, than: Age | None) -> None:
         """Have the budgets count Pending claims older than an age, and no others; None is all."""
         pending = self.snapshot.pending
-        old = self._horizon
-        while self._horizon < len(pending) and (than is None or pending[self._horizon].age < than):
-            self._count(pending[self._horizon])
-            self._horizon += 1
-        while self._horizon and than is not None and pending[self._horizon - 1].age >= than:
-            self._horizon -= 1
-            self._discount(pending[self._horizon])
-        if self._horizon != old:
-            self.ledger.on_undo(lambda: setattr(self, "_horizon", old))
+        old = new = self._horizon
+        while new < len(pending) and (than is None or pending[new].age < than):
+            new += 1
+        while new and than is not None and pending[new - 1].age >= than:
+            new -= 1
+        if new == old:
+            return
+        self._horizon = new
+        if new > old:
+            self._count(pending[old:new])
+        else:
+            self._discount(pending[new:old])
+        self.ledger.on_undo(lambda: setattr(self, "_horizon", old))
 
     @contextmanager
     def savepoint(self) -> Iterator[Savepoint]:
@@ -255,9 +260,9 @@ class Draft(Indexed):
         self._show(key, claim)
         self.ledger.on_undo(lambda: self._show(key, old))
         if not booking.is_settled(claim) and not self._is_older(claim):
-            self._discount(claim)
+            self._discount((claim,))
         else:
-            self._count(claim)
+            self._count((claim,))
 
     def _show(self, key: ObjectKey, claim: GPUClaim) -> None:
         self.changed[key] = claim
@@ -274,20 +279,30 @@ class Draft(Indexed):
         pending = self.snapshot.pending
         return self._horizon > 0 and claim.age <= pending[self._horizon - 1].age
 
-    def _count(self, claim: GPUClaim) -> None:
-        """Count a claim that was Pending in the snapshot; all others always are."""
-        key = claim.key
-        if key not in self._counted and not booking.is_settled(self.snapshot.claims[key]):
-            self._counted.add(key)
-            self.ledger.on_undo(lambda: self._counted.discard(key))
-            charge(self.snapshot, self.ledger, claim, claim.count)
+    def _count(self, claims: Collection[GPUClaim]) -> None:
+        """Count claims that were Pending in the snapshot; all others always are."""
+        stored, counted = self.snapshot.claims, self._counted
+        fresh = [
+            claim
+            for claim in claims
+            if claim.key not in counted and not booking.is_settled(stored[claim.key])
+        ]
+        found = {claim.key for claim in fresh}
+        counted |= found
+        self.ledger.on_undo(lambda: counted.difference_update(found))
+        booking.charge(self.ledger, fresh, self.snapshot.classes, +1)
 
-    def _discount(self, claim: GPUClaim) -> None:
-        key = claim.key
-        if key in self._counted and not booking.is_settled(self._now(claim)):
-            self._counted.discard(key)
-            self.ledger.on_undo(lambda: self._counted.add(key))
-            charge(self.snapshot, self.ledger, claim, -claim.count)
+    def _discount(self, claims: Collection[GPUClaim]) -> None:
+        counted = self._counted
+        gone = [
+            claim
+            for claim in claims
+            if claim.key in counted and not booking.is_settled(self._now(claim))
+        ]
+        found = {claim.key for claim in gone}
+        counted -= found
+        self.ledger.on_undo(lambda: counted.update(found))
+        booking.charge(self.ledger, gone, self.snapshot.classes, -1)
 
 
 View = Snapshot | Draft
@@ -297,12 +312,6 @@ View = Snapshot | Draft
 def snapshot_of(view: View) -> Snapshot:
     """Return the snapshot behind a view."""
     return view.snapshot if isinstance(view, Draft) else view
-
-
-def charge(snapshot: Snapshot, book: Ledger, claim: GPUClaim, units: int) -> None:
-    """Add a claim's units to its tenant's budgets, under every key they count under."""
-    for key in snapshot.quota_keys(claim.class_name):
-        book.charge(claim.tenant, key, units)
 
 
 def build(  # noqa: PLR0913 - one argument per kind of object, all by name

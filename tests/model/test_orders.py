@@ -2,7 +2,7 @@ import gc
 
 import pytest
 
-from gpu.model import orders
+from gpu.model import cases, orders
 from gpu.model.orders import Accepted, Order, Refused
 from gpu.model.refusals import (
     BadCount,
@@ -158,7 +158,7 @@ def test_all_reasons_are_told_at_once_in_their_order():
 )
 def test_max_count_absent_is_one_for_vgpu_and_unlimited_for_passthrough(mode, written, resolved):
     spec = {} if written is None else {"maxCount": written}
-    assert orders.max_count(a_class(mode=mode, **spec)) == resolved
+    assert cases.max_count(a_class(mode=mode, **spec)) == resolved
 
 
 def test_waiting_orders_are_pending_unattached_no_templates_and_oldest_first():

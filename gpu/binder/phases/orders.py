@@ -11,8 +11,7 @@ from gpu.binder import changes, conditions
 from gpu.binder.changes import Change, Explain, How, Place, SetId
 from gpu.binder.phase import Scene
 from gpu.model import coverage, mates, orders, turns
-from gpu.model.orders import Accepted, Verdict
-from gpu.model.refusals import Refusal
+from gpu.model.orders import Accepted, Reasons
 from gpu.objects.claims import Cause, Displaced, GPUClaim
 from gpu.objects.kinds import GPU_CLAIMS
 
@@ -25,37 +24,43 @@ def changes_of(scene: Scene) -> Iterator[Change]:
     if scene.world.unreadable_claims:
         return
     turns.keep_turns(scene.draft, scene.later)
-    refused: list[tuple[GPUClaim, SetId, tuple[Refusal, ...]]] = []
+    refused: list[tuple[GPUClaim, Reasons]] = []
     judged_before = 0
     for claim in orders.waiting(scene.draft):
-        found = mates.set_of(scene.draft, claim)
-        set_id = found.id if found else changes.object_set(GPU_CLAIMS, claim.key)
-        if set_id in scene.skip:
+        if scene.skip and _set_id(scene, claim) in scene.skip:
             continue
-        order = orders.of(claim, mates.of(scene.draft, claim))
-        verdict = orders.check(scene.draft, order)
-        if set_id in scene.later:
+        verdict = _verdict(scene, claim)
+        if scene.later and _set_id(scene, claim) in scene.later:
             _keep_turn(scene, claim, verdict)
         elif isinstance(verdict, Accepted):
-            yield from _placed(scene, claim, verdict, set_id)
+            yield from _placed(scene, claim, verdict, _set_id(scene, claim))
             judged_before = len(refused)
         else:
-            refused.append((claim, set_id, verdict.refusals))
-    for claim, set_id, why in (*_anew(scene, refused[:judged_before]), *refused[judged_before:]):
-        yield from _told(scene, claim, why, set_id)
+            refused.append((claim, verdict))
+    for claim, why in (*_anew(scene, refused[:judged_before]), *refused[judged_before:]):
+        yield from _told(scene, claim, why)
+
+
+def _verdict(scene: Scene, claim: GPUClaim) -> Accepted | Reasons:
+    return orders.judge(scene.draft, orders.of(claim, mates.of(scene.draft, claim)))
+
+
+def _set_id(scene: Scene, claim: GPUClaim) -> SetId:
+    found = mates.set_of(scene.draft, claim)
+    return found.id if found else changes.object_set(GPU_CLAIMS, claim.key)
 
 
 def _anew(
-    scene: Scene, refused: Iterable[tuple[GPUClaim, SetId, tuple[Refusal, ...]]]
-) -> Iterator[tuple[GPUClaim, SetId, tuple[Refusal, ...]]]:
+    scene: Scene, refused: Iterable[tuple[GPUClaim, Reasons]]
+) -> Iterator[tuple[GPUClaim, Reasons]]:
     """Yield what is wrong with orders now that younger ones were placed: what the next pass would say.
 
     One that could be placed after all, where a set was gathered elsewhere, is left to the next pass.
     """
-    for claim, set_id, _ in refused:
-        verdict = orders.check(scene.draft, orders.of(claim, mates.of(scene.draft, claim)))
+    for claim, _ in refused:
+        verdict = _verdict(scene, claim)
         if not isinstance(verdict, Accepted):
-            yield claim, set_id, verdict.refusals
+            yield claim, verdict
 
 
 def _placed(scene: Scene, claim: GPUClaim, verdict: Accepted, set_id: SetId) -> Iterator[Change]:
@@ -76,16 +81,15 @@ def _placed(scene: Scene, claim: GPUClaim, verdict: Accepted, set_id: SetId) -> 
     yield scene.plan(Place(claim=claim, node=verdict.node, at=scene.now, set_id=set_id))
 
 
-def _keep_turn(scene: Scene, claim: GPUClaim, verdict: Verdict) -> None:
+def _keep_turn(scene: Scene, claim: GPUClaim, verdict: Accepted | Reasons) -> None:
     """Reserve what an order could take that the next pass places, or a younger one takes it."""
     if isinstance(verdict, Accepted):
         resource = scene.draft.snapshot.classes[claim.class_name].resource
         scene.draft.ledger.reserve(verdict.node, resource, claim.count)
 
 
-def _told(
-    scene: Scene, claim: GPUClaim, refusals: tuple[Refusal, ...], set_id: SetId
-) -> Iterator[Change]:
-    why = conditions.steady(claim, refusals)
+def _told(scene: Scene, claim: GPUClaim, reasons: Reasons) -> Iterator[Change]:
+    why = conditions.steady(claim, reasons)
     if not conditions.is_told(claim, why):
+        set_id = _set_id(scene, claim)
         yield scene.plan(Explain(claim=claim, refusals=why, at=scene.now, set_id=set_id))
