@@ -7,7 +7,7 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import Final
 
-from bench import attached, house, scrape
+from bench import attached, forest, house, scrape
 from bench.figures import Collected, Goal, Sense, Take
 from gpu.binder.changes import Place
 from gpu.model import orders
@@ -54,6 +54,8 @@ def measure(rounds: int, say: Callable[[str], None], got: Collected) -> None:
     for _ in range(rounds):
         _binding(got)
     _cannot_fit(got)
+    say("model: budgets in a deep tree of tenants")
+    forest.measure(got)
 
 
 def _passes(held: int, nodes: int, rounds: int, got: Collected) -> None:
