@@ -5,6 +5,6 @@ by itself, bounded in count and time. Nothing here is imported by the product; w
 and what it was lies in `docs/performance.md`.
 
 figures, stats → values, pure; stage → plane, product, catalogue, tenants; watching → when a claim was
-seen Bound; house, model → the model alone; scrape → counters of our process and kube-apiserver; orders, reads, bare, passes, waiting → one
+seen Bound; house, model → the model alone; lone, lag → the process alone; scrape → counters of our process and kube-apiserver; orders, reads, bare, passes, waiting → one
 question each; report → for people and as JSON.
 """

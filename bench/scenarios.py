@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from bench import bare, catalogue, model, orders, passes, policies, reads, scrape, waiting
+from bench import bare, catalogue, lag, model, orders, passes, policies, reads, scrape, waiting
 from bench.figures import Collected, Goal, Run, Sense, Take
 from bench.orders import Burst
 from bench.stage import Stage, stage
@@ -222,7 +222,9 @@ async def run(scale: Scale, say: Say, parts: Sequence[str]) -> Run:
     got = Collected()
     if "model" in parts:
         model.measure(scale.rounds, say, got)
-    on_plane = [part for part in parts if part != "model"]
+    if "lag" in parts:
+        await lag.measure(scale.rounds, scale.held, say, got)
+    on_plane = [part for part in parts if part not in ALONE]
     if not on_plane:
         return Run(_machine(), got.figures())
     say("control plane, product, catalogue")
@@ -234,7 +236,9 @@ async def run(scale: Scale, say: Say, parts: Sequence[str]) -> Run:
         return Run(_machine(), bench.got.figures(), tuple(bench.remarks))
 
 
-PARTS: Final = ("model", "orders", "scheduler", "policies", "waiting", "passes")
+ALONE: Final = ("model", "lag")
+"""Parts that need no control plane."""
+PARTS: Final = (*ALONE, "orders", "scheduler", "policies", "waiting", "passes")
 
 _NEW_CLASS: Final = (
     "watch, pass, settings written, policies: from the POST to the first pod refused"
