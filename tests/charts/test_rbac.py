@@ -176,6 +176,7 @@ def test_every_binding_is_of_our_account_or_of_the_hosters(chart: Chart):
             [("Group", "", "cozystack-cluster-admin")],
         ),
         ("kube-system", "cozystack-gpu-auth-reader"): ("Role", reader, account),
+        ("default", "cozystack-gpu-api-servers"): ("Role", "cozystack-gpu-api-servers", account),
         ("elsewhere", "cozystack-gpu-leader"): ("Role", "cozystack-gpu-leader", account),
         ("cozy-system", "cozystack-gpu-settings"): ("Role", "cozystack-gpu-settings", account),
         ("kube-node-lease", "cozystack-gpu-node-leases"): (
