@@ -16,6 +16,7 @@ import structlog
 
 from apiserver.wire import status
 from gpu.model import orders
+from gpu.reading import InThread
 from gpu.world import World
 
 T = TypeVar("T")
@@ -74,10 +75,12 @@ class Views:
         *,
         pace: Pace | None = None,
         prepare: Callable[[World], object] = prepare,
+        in_thread: InThread = asyncio.to_thread,
     ) -> None:
         self._source = source
         self._pace = pace or Pace()
         self._prepare = prepare
+        self._in_thread = in_thread
         self._number = 0
         self._newest: World | None = None
         self._ready: _View | None = None
@@ -189,7 +192,7 @@ class Views:
             return
         self._taken_behind = None
         try:
-            await asyncio.to_thread(self._prepare, world)
+            await self._in_thread(lambda: self._prepare(world))
         except Exception:
             log.exception("view not made")
             return
