@@ -16,6 +16,8 @@ pytestmark = pytest.mark.real
 
 NAME = "cozystack-gpu"
 ORDERS = "orders.gpu.cozystack.io"
+GATE = "tenants.gpu.cozystack.io"
+RELEASES = "tenant-releases.gpu.cozystack.io"
 
 
 def configuration(chart: Chart, *values: str, namespace: str = "cozy-system") -> Json:
@@ -104,3 +106,29 @@ def test_with_the_feature_off_none_is_registered(chart: Chart):
 def test_a_hoster_may_have_orders_wait_instead(chart: Chart):
     assert ORDERS in names(chart)
     assert ORDERS not in names(chart, "orderWebhook.enabled=false")
+
+
+@pytest.mark.parametrize(
+    ("name", "group", "resource"),
+    [
+        pytest.param(GATE, "apps.cozystack.io", "tenants", id="tenants"),
+        pytest.param(RELEASES, "helm.toolkit.fluxcd.io", "helmreleases", id="releases"),
+    ],
+)
+def test_the_quota_gate_is_asked_about_both_writes_of_a_tenant(chart: Chart, name, group, resource):
+    found = webhook(chart, name)
+    (rule,) = found["rules"]
+    assert (rule["apiGroups"], rule["resources"]) == ([group], [resource])
+    assert rule["operations"] == ["CREATE", "UPDATE"]
+    assert (found["failurePolicy"], found["sideEffects"]) == ("Fail", "NoneOnDryRun")
+    assert found["clientConfig"]["service"]["path"] == "/admission/tenants"
+
+
+def test_no_release_but_a_tenants_is_asked_about(chart: Chart):
+    selector = webhook(chart, RELEASES)["objectSelector"]
+    assert selector == {"matchLabels": {keys.APPLICATION_KIND_LABEL: "Tenant"}}
+
+
+def test_a_hoster_may_leave_quotas_to_the_host(chart: Chart):
+    assert {GATE, RELEASES} <= names(chart)
+    assert not {GATE, RELEASES} & names(chart, "quotaGate.enabled=false")
