@@ -124,9 +124,9 @@ def _walk(snapshot: Snapshot, is_asked: Callable[[GPUClaim], bool]) -> Iterator[
         _count(snapshot, turn.claims, before)
     for claim in orders.waiting(draft):
         order = orders.of(claim, mates.of(draft, claim))
-        verdict = orders.check(draft, order)
+        verdict = orders.judge(draft, order)
         if is_asked(claim):
-            yield _of_order(draft, claim, order, verdict, before)
+            yield _of_order(draft, claim, order, orders.check(draft, order), before)
         if isinstance(verdict, Accepted):
             for one in (*verdict.gathered, claim):
                 draft.bind(one, verdict.node)
