@@ -33,8 +33,9 @@ SCHEMAS: Final[dict[str, meta.Schema]] = {
                 "larger of what it declares and uses, of any other what it uses."
             ),
             "remaining": meta.whole(
-                "Units this tenant may still order under its own budget and those of all above it "
-                "that declare the key; absent when none does."
+                "Units that this tenant's own budget and those of all above it that declare the key "
+                "leave to it; absent when none declares it. Nothing is let through while the gate is "
+                "Closed."
             ),
             "boundedBy": meta.text(
                 "The tenant whose declaration leaves least; this one or one above it."

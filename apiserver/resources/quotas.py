@@ -64,10 +64,10 @@ def _row(home: Namespace, gate: Gate) -> Row:
         labels={keys.GATE_LABEL: gate.state.value},
         body={"spec": base.filled(spec), "status": base.filled(status)},
         cells=(
+            gate.state.value,
             _or_unlimited(gate.remaining),
             _or_unlimited(gate.hard),
             gate.used,
-            gate.state.value,
             gate.message,
             gate.key,
             gate.use.claims,
@@ -89,10 +89,10 @@ QUOTAS: Final = base.Resource(
     short_names=("gates",),
     description="GPU quota keys of a tenant: what is declared, used and left.",
     columns=(
-        Column(name="Remaining", description="Units this tenant may still order."),
+        Column(name="Gate", description="Open, Exhausted or Closed."),
+        Column(name="Remaining", description="Units that budgets leave, once the gate is open."),
         Column(name="Hard", description="Units the tenant itself declares."),
         Column(name="Used", type="integer", description="Units that count against Hard."),
-        Column(name="Gate", description="Open, Exhausted or Closed."),
         Column(name="Why", description="Why the gate stands as it does, and what to do."),
         Column(name="Key", description="As resourceQuotas has it.", priority=1),
         Column(

@@ -194,10 +194,30 @@ def _judge(
     if barred is not None:
         return (GateState.CLOSED, *barred)
     if bound is None:
-        return GateState.OPEN, GateReason.UNLIMITED.value, f"no budget limits {key}"
+        words = f"no budget limits {key}{_but(snapshot, tenant, key, bound)}"
+        return GateState.OPEN, GateReason.UNLIMITED.value, words
     state, reason = _standing(bound)
     said = _own_words(bound) if bound.tenant == tenant else _words_from_above(bound)
-    return state, reason.value, said[reason]
+    words = said[reason]
+    if state is GateState.OPEN:
+        words += _but(snapshot, tenant, key, bound)
+    return state, reason.value, words
+
+
+def _but(snapshot: Snapshot, tenant: TenantName, key: QuotaKey, bound: Bound | None) -> str:
+    """Say which other key lets fewer of a class through than its own; empty where none does."""
+    if key == keys.QUOTA_TOTAL or not key.startswith(keys.QUOTA_PREFIX):
+        return ""
+    others = (
+        found
+        for one in snapshot.quota_keys(ClassName(key.removeprefix(keys.QUOTA_PREFIX)))
+        if one != key and (found := tightest(snapshot.counted(), tenant, one)) is not None
+    )
+    least = min(others, key=lambda other: other.left, default=None)
+    if least is None or (bound is not None and bound.left <= least.left):
+        return ""
+    leaves = refusals.plural(least.left) if least.left else "nothing"
+    return f"; an order counts under {least.key} too, which leaves {leaves}"
 
 
 def _standing(bound: Bound) -> tuple[GateState, GateReason]:
@@ -231,7 +251,7 @@ def _words_from_above(bound: Bound) -> Mapping[GateReason, str]:
     whose = f"the budget of {bound.tenant} for {bound.key}"
     return {
         GateReason.REMAINING: f"{whose} leaves {refusals.plural(bound.left)} to this tenant",
-        GateReason.USED_UP: f"{whose} leaves nothing: delete a claim, or ask its owner for more",
+        GateReason.USED_UP: f"{whose} leaves nothing to this tenant: ask its owner for more",
         GateReason.NO_BUDGET: f"{whose} is 0: ask its owner for a larger one",
         GateReason.OVERDRAWN: f"{whose} is overdrawn: ask its owner for more, or to give back",
         GateReason.UNREADABLE: refusals.unreadable(bound.key, bound.tenant, "", own=False),

@@ -268,7 +268,10 @@ def test_a_gate_shows_the_tenants_own_numbers_and_who_bounds_it():
         bounded_by=None,
         state=GateState.OPEN,
         reason="Unlimited",
-        message="no budget limits gpu.cozystack.io/h100",
+        message=(
+            "no budget limits gpu.cozystack.io/h100; an order counts under gpu.cozystack.io/total too, "
+            "which leaves nothing"
+        ),
     )
 
 
@@ -301,6 +304,37 @@ def test_an_order_under_a_budget_that_cannot_be_read_is_refused_in_its_words(dec
     (told,) = map(refusals.words, verdict.refusals)
     assert told.startswith(f"1 unit asked, the budget of {declaring} {words}")
     assert ("4 GPUs" in told) is (declaring == "tenant-a")
+
+
+@pytest.mark.parametrize(
+    ("quotas", "message"),
+    [
+        pytest.param(
+            budget(h100=5, total=2),
+            f"the budget of tenant-a for {KEY} leaves 5 units; an order counts under {TOTAL} too, "
+            "which leaves 2 units",
+            id="total leaves less",
+        ),
+        pytest.param(
+            {H100: 0},
+            f"no budget limits {KEY}; an order counts under {H100} too, which leaves nothing",
+            id="the resource leaves nothing",
+        ),
+        pytest.param(
+            budget(h100=2, total=2),
+            f"the budget of tenant-a for {KEY} leaves 2 units",
+            id="its own leaves no more",
+        ),
+        pytest.param(
+            budget(h100=0, total=0),
+            f"the budget of tenant-a for {KEY} is 0: ask for a larger one",
+            id="its own is closed",
+        ),
+    ],
+)
+def test_a_gate_of_a_class_says_which_other_key_lets_fewer_through(quotas, message):
+    gates = budgets.gates(a_snapshot(releases=[a_release(quotas=quotas)]), "tenant-a")
+    assert {one.key: one.message for one in gates}[KEY] == message
 
 
 def test_no_number_of_a_tenant_above_or_beside_is_told_to_one_below():
