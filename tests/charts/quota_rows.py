@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tests.model import host_quotas
+
 L40S = "nvidia.com/AD102GL_L40S"
 MIXED = "Example.com/Odd_Name.v1"
 
@@ -55,54 +57,8 @@ FORMS: tuple[object, ...] = (
 )
 """What may stand as a value: text, numbers, and what is neither."""
 
-QUANTITIES: tuple[int | str, ...] = (
-    *("0", "1", "10", "100", "0.1", "1.5", "250m", "100m", "2", "3", "7", "+5", "5.", ".5", "-1"),
-    *(
-        "1k",
-        "1e3",
-        "1e-3",
-        "2E1",
-        "1n",
-        "1u",
-        "3u",
-        "333m",
-        "20Gi",
-        "1.5Gi",
-        "0.1Gi",
-        "1024Mi",
-        "1G",
-    ),
-    *("100Ti", "1Pi", "1Ei", "1E", "123456789", "107374182400", "9007199254740993", "0.000001"),
-    *("1e6", "1e15", "1e16", "1e17", "12345678901234567", "1e-10", "1e1.5", "1234.5678Mi"),
-    *(0, 1, 4, 10, 1000, 1_000_000, 21_474_836_480, -1),
-)
+QUANTITIES = tuple(amount for amount, *_ in host_quotas.AMOUNTS)
 """What the host's schema lets a value be."""
-
-HOST_KEYS = (
-    *("cpu", "memory", "ephemeral-storage", "storage", "pods", "services"),
-    *(
-        "services.loadbalancers",
-        "services.nodeports",
-        "services.clusterip",
-        "configmaps",
-        "secrets",
-    ),
-    *("persistentvolumeclaims", "replicationcontrollers", "resourcequotas", "foo", "CPU", "Pods"),
-    *("count/pods", "count/deployments.apps", "requests.cpu", "limits.memory", "requests.storage"),
-    *(f"requests.{L40S}", f"limits.{L40S}", "requests.gpu.cozystack.io/gold", "hugepages-2Mi"),
-    *(
-        "gold.storageclass.storage.k8s.io/requests.storage",
-        "nvidia.com/AD102GL_l40s",
-        "NVIDIA.com/X",
-    ),
-    *(
-        "GPU.cozystack.io/gold",
-        "claim.gpu.cozystack.io/one",
-        "gpu.cozystack.io",
-        "example.com/fpga",
-    ),
-)
-"""Keys that are none of a GPU, some by a hair."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +66,7 @@ class Row:
     """What a tenant declares, the names that are GPUs, and the host's `_cluster` values."""
 
     quotas: Mapping[str, object]
-    gpus: tuple[str, ...] = ()
+    gpus: tuple[object, ...] = ()
     cluster: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -134,13 +90,14 @@ ROWS: Mapping[str, Row] = {
         for key in ("cpu", "memory", "ephemeral-storage")
         for amount in ("1", "10", "100m", "1k", "20Gi", "1.5Gi", 7)
     },
-    **{f"{key} where a GPU is known": Row({key: "4"}, (L40S,)) for key in HOST_KEYS},
+    **{f"{key} where a GPU is known": Row({key: "4"}, (L40S,)) for key in host_quotas.KEYS},
     "nothing": Row({}),
     "budgets alone": Row({"gpu.cozystack.io/gold": "4", "gpu.cozystack.io/total": 8}),
     "a budget that is no amount": Row({"gpu.cozystack.io/gold": "x"}),
     "a budget named as a GPU": Row({"gpu.cozystack.io/gold": "4"}, ("gpu.cozystack.io/gold",)),
     "a GPU nobody named": Row({L40S: "4"}),
     "a GPU by a name with upper case": Row({MIXED: "4", MIXED.lower(): "5"}, (MIXED,)),
+    "a GPU among what is no name": Row({L40S: "4", "4": "5"}, (L40S, 4, None, "", "/")),
     "a GPU named twice": Row({L40S: "4"}, (L40S, L40S)),
     "names of the host that somebody calls GPUs": Row(
         {"memory": "1Gi", "cpu": "2", "storage": "3Gi", "pods": "4"},

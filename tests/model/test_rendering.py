@@ -11,6 +11,7 @@ from gpu.errors import DecodeError
 from gpu.model import rendering
 from gpu.objects import tenants
 from gpu.units import ResourceName
+from tests.model import host_quotas
 
 L40S = ResourceName("nvidia.com/AD102GL_L40S")
 H100 = ResourceName("nvidia.com/GH100_H100")
@@ -46,6 +47,25 @@ def test_a_name_that_becomes_a_gpu_loses_its_limit_and_nothing_else():
     before, after = rendering.hard(ASKED, ()), rendering.hard(ASKED, {L40S})
     assert before.items() - after.items() == {(f"limits.{L40S}", "4")}
     assert after.items() - before.items() == set()
+
+
+@pytest.mark.parametrize("row", host_quotas.AMOUNTS, ids=repr)
+def test_amounts_come_out_as_the_host_writes_them(row):
+    amount, limit, *requests = row
+    scaled = ("cpu", "memory", "ephemeral-storage")
+    assert rendering.hard(dict.fromkeys((*scaled, "storage", "pods", "foo"), amount), ()) == {
+        **{f"limits.{key}": limit for key in scaled},
+        **{f"requests.{key}": request for key, request in zip(scaled, requests, strict=True)},
+        "requests.storage": amount,
+        "pods": amount,
+        "limits.foo": amount,
+        "requests.foo": amount,
+    }
+
+
+@pytest.mark.parametrize("key", host_quotas.KEYS)
+def test_keys_that_are_none_of_a_gpu_become_what_the_host_makes_of_them(key):
+    assert tuple(sorted(rendering.hard({key: "4"}, {L40S}))) == host_quotas.KEYS[key]
 
 
 @pytest.mark.parametrize("key", ["limits", "requests"])

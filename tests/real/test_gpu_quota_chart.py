@@ -140,6 +140,7 @@ async def test_who_may_not_read_options_renders_with_the_lookup_off(site):
 
 async def test_while_the_product_is_away_the_list_is_all_there_is(site):
     """The last of this module: the product does not come back."""
+    both = {f"limits.{H100}": "4", f"requests.{H100}": "4"}
     await site.product.stop()
 
     async def away():
@@ -151,6 +152,8 @@ async def test_while_the_product_is_away_the_list_is_all_there_is(site):
         ]
 
     await sites.until(away, 60, "the API unavailable")
-    both = {f"limits.{H100}": "4", f"requests.{H100}": "4"}
     assert await rendered(site, {H100: 4}) == both
     assert await rendered(site, {H100: 4}, resourceNames=[H100]) == {f"requests.{H100}": "4"}
+
+    await site.product.uninstall()
+    assert await rendered(site, {H100: 4}) == both

@@ -22,8 +22,8 @@ would lose its limit.
 {{-   end -}}
 {{-   $names := dict -}}
 {{-   range $listed -}}
-{{-     if contains "/" . -}}
-{{-       $_ := set $names . true -}}
+{{-     if contains "/" (toString .) -}}
+{{-       $_ := set $names (toString .) true -}}
 {{-     end -}}
 {{-   end -}}
 {{-   toJson $names -}}
