@@ -11,8 +11,12 @@ what was started while names were allowed must stay manageable.
 
 The VMI policy knows no exception for units that a VMI webhook of ours writes: there is no such
 webhook yet, and without it the reserved unit name would be anybody's to take.
+
+An expression that costs too much is a refusal. So what an object asks for is looked up among the
+names, never each name in every container: the largest pod and the longest settings pass.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from gpu import keys, settings
@@ -21,14 +25,17 @@ from gpu.objects import kinds
 from policies import cel, tenants
 from policies.shapes import Missing, Named, Param, Policy, Rule, Validation
 
+Test = Callable[[str], str]
+"""CEL of a list or map of names, to CEL of a truth."""
+
 _DENIED: Final = (
     f"params.?data[?{cel.quote(settings.RAW_RESOURCE_NAMES)}].orValue('') == "
     f"{cel.quote(settings.RawNames.DENIED.value)}"
 )
 _NAMES: Final = f"params.?data[?{cel.quote(settings.RESOURCE_NAMES)}].orValue('').split(',')"
 _CONTAINERS: Final = ("object.spec.containers", "object.spec.?initContainers.orValue([])")
-_MAPS: Final = ("limits", "requests")
-_DOMAIN: Final = "object.spec.?domain"
+_IS_DEVICE: Final = "k.contains('/')"
+_DOMAIN: Final = "dyn(object.spec).?domain"
 _DEVICES: Final = ("gpus", "hostDevices")
 
 
@@ -44,16 +51,18 @@ def policies(config: Config) -> tuple[Policy, ...]:
                     "not-made-from-a-vmi",
                     f"request.userInfo.username != {cel.quote(config.kubevirt_controller_user)}",
                 ),
-                Named("asks-for-a-device", _pod_asks("k.contains('/')", each=True)),
+                Named("asks-for-a-device", _a_pod_asks(_any_key(_IS_DEVICE))),
             ),
-            asks=_pod_asks("n", each=False),
+            asks_for_one=_a_pod_asks(_any_key(f"{_IS_DEVICE} && k in variables.names")),
+            asks_for_it=_a_pod_asks("n in {}".format),
         ),
         _policy(
             config,
             topic="vmi-raw-names",
             rule=Rule(kind=kinds.VMIS, operations=("CREATE",)),
             conditions=(),
-            asks=_vmi_asks(),
+            asks_for_one=_a_vmi_asks(_any_key("k != '' && k in variables.names")),
+            asks_for_it=_a_vmi_asks("n in {}".format),
             optional=True,
         ),
     )
@@ -65,7 +74,8 @@ def _policy(  # one shape for both kinds
     topic: str,
     rule: Rule,
     conditions: tuple[Named, ...],
-    asks: str,
+    asks_for_one: str,
+    asks_for_it: str,
     optional: bool = False,
 ) -> Policy:
     param = Param(
@@ -79,11 +89,12 @@ def _policy(  # one shape for both kinds
         variables=(
             Named("denied", _DENIED),
             Named("names", _NAMES),
-            Named("asked", f"variables.names.filter(n, n != '' && ({asks}))"),
+            # Only for the message: each name is looked for in every container.
+            Named("asked", f"variables.names.filter(n, n != '' && ({asks_for_it}))"),
         ),
         validations=(
             Validation(
-                expression="!variables.denied || variables.asked.size() == 0",
+                expression=f"!variables.denied || !({asks_for_one})",
                 message=cel.message(
                     f"{rule.kind.kind.lower()} {{namespace}}/{{name}}: names {{asked}} directly, "
                     "and raw GPU resource names are denied here; order a class instead "
@@ -101,23 +112,30 @@ def _policy(  # one shape for both kinds
     )
 
 
-def _pod_asks(key: str, *, each: bool) -> str:
-    """Say that a container asks for `key`; with `each`, for any key `k` of which `key` holds."""
-    asks = " || ".join(
-        f"c.?resources.?{amounts}.orValue({{}}).exists(k, {key})"
-        if each
-        else f"{key} in c.?resources.?{amounts}.orValue({{}})"
-        for amounts in _MAPS
-    )
+def _any_key(test: str) -> Test:
+    """Say that the test holds of some `k` of a list, or of some key of a map."""
+    return f"{{}}.exists(k, {test})".format
+
+
+def _a_pod_asks(test: Test) -> str:
+    """Say that the test holds of a container's limits, by resource name.
+
+    A device that is requested and not limited is refused before any policy is asked. `dyn`: the
+    type checker knows no quantities and takes limits for an undefined field.
+    """
+    asks = test("dyn(c).?resources.?limits.orValue({})")
     # Not one concatenated list: the two are of different types to the type checker.
     return cel.any_of(*(f"{containers}.exists(c, {asks})" for containers in _CONTAINERS))
 
 
-def _vmi_asks() -> str:
-    """Say that a VMI asks for `n`: as a device, or past KubeVirt's table in its own requests."""
+def _a_vmi_asks(test: Test) -> str:
+    """Say that the test holds of a VMI's device names, or of its own requests past KubeVirt's table.
+
+    `dyn`: how much of a VMI its CRD declares is another product's business.
+    """
     devices = (
-        f"{_DOMAIN}.?devices.?{devices}.orValue([]).exists(d, d.?deviceName.orValue('') == n)"
+        f"{_DOMAIN}.?devices.?{devices}.orValue([]).map(d, d.?deviceName.orValue(''))"
         for devices in _DEVICES
     )
-    amounts = (f"n in {_DOMAIN}.?resources.?{amounts}.orValue({{}})" for amounts in _MAPS)
-    return cel.any_of(*devices, *amounts)
+    amounts = (f"{_DOMAIN}.?resources.?{name}.orValue({{}})" for name in ("limits", "requests"))
+    return cel.any_of(*map(test, (*devices, *amounts)))

@@ -230,15 +230,16 @@ async def _there(admin: client.Client, kind: Kind, namespace: str) -> bool:
     return True
 
 
-def names_of(*, enabled: bool = True) -> tuple[set[str], set[str]]:
-    """Return the names of all policies and of all bindings that shall be there."""
-    policies = bundle.policies(CONFIG)
+def names_of(**changes: Any) -> tuple[set[str], set[str]]:
+    """Return the names of all policies and of all bindings that the leader keeps with a config."""
+    config = replace(CONFIG, **changes)
+    policies = bundle.kept(config)
     return (
         {policy.name for policy in policies},
         {
             policy.binding_name(binding)
             for policy in policies
-            for binding in bundle.wanted_bindings(policy, enabled=enabled)
+            for binding in bundle.wanted_bindings(policy, enabled=config.enabled)
         },
     )
 

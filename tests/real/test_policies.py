@@ -210,6 +210,15 @@ async def test_a_pod_gets_no_device_after_its_creation(site: Site):
     await site.admin.delete(kinds.PODS, "later", TENANT, grace_period=0)
 
 
+async def test_a_device_that_is_only_requested_is_no_pod(site: Site):
+    """Why only limits are looked at: the API server itself refuses the rest, before any policy."""
+    body = pod()
+    amounts = body["spec"]["containers"][0]["resources"]
+    amounts["requests"] = amounts.pop("limits")
+    said = await refused(site.admin.create(kinds.PODS, body, dry_run=True))
+    assert "Limit must be set for non overcommitable resources" in (said or "")
+
+
 def settings_no(name: str = keys.SETTINGS_NAME) -> str:
     return policy_says(
         "configmaps",

@@ -22,6 +22,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 RAW_NAMES = "cozystack-gpu-raw-names-policy"
 FENCE = "cozystack-gpu-term-policy"
+PIN_FENCE = "cozystack-gpu-pin-term-policy"
 KEEPER = "cozystack-gpu-keeper-policy"
 BOTH = (kinds.POLICIES, kinds.POLICY_BINDINGS)
 Json = dict[str, Any]
@@ -58,9 +59,7 @@ async def test_nothing_is_applied_before_what_it_matches(site: Site):
         return "cozystack-gpu-vmi-raw-names-policy" in await ours(site, kinds.POLICIES)
 
     await policy_site.eventually(applied)
-    assert (await ours(site, kinds.POLICIES), await ours(site, kinds.POLICY_BINDINGS)) == (
-        policy_site.names_of()
-    )
+    assert await in_place(site) == policy_site.names_of()
 
 
 async def gone(site: Site, kind: Kind, name: str) -> bool:
@@ -191,22 +190,31 @@ async def test_what_an_older_version_left_goes_last_and_others_stay(site: Site):
         await site.admin.delete(kind, other)
 
 
-async def test_off_leaves_the_fence_and_the_keeper(site: Site):
+async def in_place(site: Site) -> tuple[set[str], set[str]]:
+    """Return the names of the stored policies and bindings."""
+    return await ours(site, kinds.POLICIES), await ours(site, kinds.POLICY_BINDINGS)
+
+
+async def test_off_leaves_the_fences_and_the_keeper(site: Site):
     await site.keep()
     assert (await site.keep(policies=PolicyMode.OFF)).reason is Reason.OFF
-    for kind in BOTH:
-        assert await ours(site, kind) == {FENCE, KEEPER}
+    assert await in_place(site) == policy_site.names_of(policies=PolicyMode.OFF)
+    assert {FENCE, PIN_FENCE, KEEPER} <= await ours(site, kinds.POLICY_BINDINGS)
+    for topic in ("claim-marks", "class-marks", "gate", "usage-records", "usage-monitor"):
+        assert f"cozystack-gpu-{topic}-policy" not in await ours(site, kinds.POLICIES)
 
 
-async def test_with_the_feature_off_only_raw_names_are_unbound(site: Site):
+async def test_with_the_feature_off_only_what_starts_pods_is_unbound(site: Site):
     assert (await site.keep()).reason is Reason.CURRENT
     assert (await site.keep(enabled=False)).reason is Reason.CURRENT
-    policies, bindings = policy_site.names_of(enabled=False)
-    assert (await ours(site, kinds.POLICIES), await ours(site, kinds.POLICY_BINDINGS)) == (
-        policies,
-        bindings,
-    )
-    assert not any("raw-names" in name for name in bindings)
+    assert await in_place(site) == policy_site.names_of(enabled=False)
+    unbound = policy_site.names_of()[1] - await ours(site, kinds.POLICY_BINDINGS)
+    assert {name for name in unbound if not name.endswith("-root")} == {
+        RAW_NAMES,
+        "cozystack-gpu-vmi-raw-names-policy",
+        "cozystack-gpu-gate-policy",
+        PIN_FENCE,
+    }
 
 
 async def test_rendered_ones_are_judged_and_left_alone(site: Site):
@@ -288,16 +296,11 @@ async def test_the_chart_takes_the_policies_over_and_gives_them_back(site: Site)
     await site.keep()
     await upgrade(site, "rendered", "--take-ownership")
     assert (await site.keep(policies=PolicyMode.RENDERED)).reason is Reason.RENDERED
-    policies, bindings = policy_site.names_of()
-    assert (await ours(site, kinds.POLICIES), await ours(site, kinds.POLICY_BINDINGS)) == (
-        policies,
-        bindings,
-    )
+    assert await in_place(site) == policy_site.names_of()
     await upgrade(site, "managed")
-    for kind in BOTH:
-        assert await ours(site, kind) == {FENCE, KEEPER}
+    assert await in_place(site) == policy_site.names_of(policies=PolicyMode.RENDERED)
     assert (await site.keep()).reason is Reason.CURRENT
-    assert await ours(site, kinds.POLICY_BINDINGS) == bindings
+    assert await in_place(site) == policy_site.names_of()
 
 
 async def upgrade(site: Site, mode: str, *flags: str) -> None:

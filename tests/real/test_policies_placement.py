@@ -1,4 +1,4 @@
-"""Who may write a placement, and the fence of the leader's term; objects at their largest."""
+"""Who may write a placement, and the fence of the leader's term."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -9,7 +9,6 @@ import pytest_asyncio
 from devcluster.plane import ControlPlane
 from gpu import keys
 from gpu.objects import kinds
-from gpu.settings import RawNames
 from tests.real import policy_site
 from tests.real.policy_site import CONFIG, TENANT, Site, eventually, refused
 
@@ -141,28 +140,3 @@ async def test_without_a_gpubinder_no_status_is_written(site: Site):
         return await refused(write(site.controller, "unfenced", bound(99), dry_run=True)) is None
 
     await eventually(passes)
-
-
-async def test_the_largest_pod_is_judged_and_not_too_costly(site: Site):
-    """100 devices names of the greatest length, 200 containers that each ask for another device."""
-    names = [f"{'d' * 60}.{'e' * 60}.{'f' * 60}.example.com/{n:060}" for n in range(100)]
-    await site.write_settings(RawNames.DENIED, names)
-    asks = {"limits": {"vendor.com/nic": "1"}}
-    containers = [{"name": f"c{n}", "image": "i", "resources": asks} for n in range(200)]
-    body = {"metadata": {"name": "large", "namespace": TENANT}, "spec": {"containers": containers}}
-    try:
-        assert await refused(site.admin.create(kinds.PODS, body, dry_run=True)) is None
-        containers[-1]["resources"] = {"limits": {names[-1]: "1"}}
-        said = await eventually(lambda: refused(site.admin.create(kinds.PODS, body, dry_run=True)))
-        assert f"names {names[-1]} directly" in said
-    finally:
-        await site.write_settings(RawNames.DENIED)
-
-
-async def test_the_largest_claim_status_is_accepted(site: Site):
-    await ordered(site, "large")
-    rejected = [{"node": f"n{n}", "until": AT, "fingerprint": "f" * 64} for n in range(16)]
-    message = {"lastTransitionTime": AT, "reason": "R", "message": "m" * 30_000}
-    conditions = [{"type": f"T{n}", "status": "True", **message} for n in range(8)]
-    status = {**bound(99), "rejectedNodes": rejected, "conditions": conditions}
-    await write(site.controller, "large", status)
