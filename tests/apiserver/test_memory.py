@@ -2,10 +2,18 @@
 
 import asyncio
 import gc
+import weakref
 
 import pytest
 
 from apiserver import memory
+
+
+class Circle:
+    """Something that only a collection can end."""
+
+    def __init__(self, more):
+        self.itself = (self, more)
 
 
 @pytest.fixture(autouse=True)
@@ -16,22 +24,28 @@ def _as_before():
     gc.set_threshold(*thresholds)
 
 
-async def test_nothing_is_settled_before_the_first_lists_are_there():
+async def test_lists_are_filled_without_a_walk_over_what_they_bring_and_then_left_alone():
     filled = asyncio.Event()
-    before = gc.get_threshold()
     settling = asyncio.ensure_future(memory.settle(filled.wait))
     await asyncio.sleep(0)
-    assert (gc.get_threshold(), gc.get_freeze_count()) == (before, 0)
+    assert (gc.get_threshold()[0], gc.get_freeze_count()) == (500_000, 0)
+    kept = [[] for _ in range(300_000)]
     filled.set()
     await settling
-    assert gc.get_freeze_count() > 0
+    assert gc.get_freeze_count() >= len(kept)
+    assert gc.get_threshold()[0] == pytest.approx(2 * gc.get_freeze_count(), rel=0.01)
 
 
-async def test_as_many_new_objects_as_old_ones_are_made_before_any_is_looked_at():
-    kept = [[] for _ in range(200_000)]
+async def test_what_passes_make_in_bulk_is_not_looked_at_and_circles_end_at_last():
     await memory.settle(lambda: asyncio.sleep(0))
-    least, *_ = gc.get_threshold()
-    assert least > len(kept)
+    gc.set_threshold(300_000, *gc.get_threshold()[1:])
     collections = gc.get_stats()[0]["collections"]
-    more = [[] for _ in range(100_000)]
-    assert (gc.get_stats()[0]["collections"], len(more)) == (collections, 100_000)
+    more: list[list[object]] = [[] for _ in range(200_000)]
+    assert gc.get_stats()[0]["collections"] == collections
+    for one in more:
+        one.append(one)
+    kept = weakref.WeakSet([Circle(more)])
+    del more, one
+    assert len(kept) == 1
+    _ = [[] for _ in range(200_000)]
+    assert len(kept) == 0
