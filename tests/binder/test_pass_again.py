@@ -1,7 +1,8 @@
 """A pass that gives units back asks for another one: its own events are an echo to the loop."""
 
+from gpu.objects import kinds
 from tests.binder import interrupting, raws
-from tests.binder.interrupting import Case, used, vmi
+from tests.binder.interrupting import OURS, Case, held, used, vmi
 
 
 async def test_units_of_a_pod_now_known_to_have_ended_are_offered_at_once():
@@ -9,7 +10,7 @@ async def test_units_of_a_pod_now_known_to_have_ended_are_offered_at_once():
     status = raws.seen_devices(units=8, at="2026-01-02T03:04:05Z")
     case = Case(
         {"n1": 8},
-        [used("x", count=8), raws.a_claim("next", count=8, meta=interrupting.OURS)],
+        [used("x", count=8), raws.a_claim("next", count=8, meta=OURS)],
         more={
             "vmis": [vmi("x", phase="Succeeded")],
             "inventory": [raws.an_inventory("n1", status=status)],
@@ -21,3 +22,21 @@ async def test_units_of_a_pod_now_known_to_have_ended_are_offered_at_once():
     interrupting.world_moves(rig)
     report = await rig.once()
     assert (report.written["Detach"], report.again) == (1, True)
+
+
+async def test_a_claim_given_back_is_two_writes_and_two_passes_from_the_next_hold():
+    """It frees nothing before its finalizer is off, and is gone with that: no pass lies between."""
+    case = Case({"n1": 8}, [held("x", count=8), raws.a_claim("next", count=8, meta=OURS)])
+    rig = interrupting.a_rig(case)
+    await rig.until_still()
+    before = len(rig.writes(kinds.GPU_CLAIMS))
+    await rig.cluster.delete(kinds.GPU_CLAIMS, "x", "tenant-a")
+    assert (await rig.once()).again
+    assert rig.claim("x") is None
+    await rig.once()
+    assert rig.placed() == {"tenant-a/next": "n1"}
+    assert rig.writes(kinds.GPU_CLAIMS)[before:] == [
+        ("delete", "GPUClaim tenant-a/x", None),
+        ("patch", "GPUClaim tenant-a/x", None),
+        ("patch", "GPUClaim tenant-a/next", "status"),
+    ]
