@@ -104,7 +104,12 @@ class Canary:
                 break
             await asyncio.sleep(pause)
             # Whoever wrote the settings meanwhile is no fault of this API server.
-            stored = await self._read(expected.settings)
+            try:
+                stored = await self._read(expected.settings)
+            except Exception as error:
+                if self._writer.outcome(error) is None:
+                    raise
+                return Verdict(Finding.UNANSWERED, f"the settings cannot be read: {error}")
             expected = replace(expected, version=stored["metadata"]["resourceVersion"])
             verdict = await self._once(door, expected)
         return verdict

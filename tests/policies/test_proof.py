@@ -1,5 +1,6 @@
 """The keeper with a canary over API servers in memory: what is told, and the way out."""
 
+import contextlib
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pytest
 
 from gpu import keys
+from gpu.cluster import errors
 from gpu.config import Config, PolicyMode
 from gpu.objects import kinds
 from policies import asking, keeper
@@ -313,6 +315,25 @@ async def test_a_stored_configmap_of_the_canarys_name_hides_nothing(site: Site):
     site.each = {FIRST: site.cluster}
     await site.leader().once()
     assert site.said[-1].reason is Reason.NOT_IN_FORCE
+
+
+async def test_settings_that_go_while_it_asks_are_no_proof_and_no_bug(site: Site):
+    await site.settled(site.leader())
+    site.one.deaf = True
+    ask = site.one.create
+
+    async def and_go(*args: Any, **how: Any) -> Any:
+        with contextlib.suppress(errors.NotFound):
+            await site.cluster.delete(kinds.CONFIG_MAPS, NAME, NAMESPACE)
+        return await ask(*args, **how)
+
+    site.one.create = and_go  # type: ignore[method-assign] # in the middle of its questions
+    keeping = site.leader()
+    await keeping.once()
+    assert site.said[-1].reason is Reason.NOT_PROVED
+    assert "the settings cannot be read" in site.said[-1].message
+    await keeping.once()
+    assert site.said[-1].reason is Reason.PARAMETER_MISSING
 
 
 async def test_the_canarys_policy_is_healed_before_anybody_is_asked(site: Site):
