@@ -12,7 +12,7 @@ from enum import StrEnum
 from gpu import keys
 from gpu.model import entry, pools, refusals, tenancy
 from gpu.model.ledger import Ledger
-from gpu.model.pools import Use
+from gpu.model.pools import Pool, Use
 from gpu.model.refusals import OverBudget
 from gpu.model.snapshot import Snapshot
 from gpu.settings import RawNames
@@ -87,6 +87,10 @@ class Bound:
     def is_closed(self) -> bool:
         """Nothing the orderer gives back would let it order more."""
         return self.is_overdrawn or self.hard == 0
+
+
+Least = Mapping[QuotaKey, Bound | None]
+"""By key the budget that leaves a tenant least; None is unlimited."""
 
 
 def bounds(book: Ledger, tenant: TenantName, key: QuotaKey) -> Iterator[Bound]:
@@ -164,16 +168,19 @@ def gates(snapshot: Snapshot, tenant: TenantName) -> tuple[Gate, ...]:
     for one in snapshot.tree.line(tenant):
         declared = snapshot.tree.declared(one)
         found.update(key for key in declared if key.startswith(keys.QUOTA_PREFIX))
-    return tuple(_gate(snapshot, tenant, key) for key in sorted(found))
+    book = snapshot.counted()
+    pool = pools.of(snapshot, tenant)
+    least = {key: tightest(book, tenant, key) for key in sorted(found)}
+    return tuple(_gate(snapshot, pool, key, least) for key in least)
 
 
-def _gate(snapshot: Snapshot, tenant: TenantName, key: QuotaKey) -> Gate:
-    bound = tightest(snapshot.counted(), tenant, key)
-    state, reason, message = _judge(snapshot, tenant, key, bound)
+def _gate(snapshot: Snapshot, pool: Pool, key: QuotaKey, least: Least) -> Gate:
+    bound = least[key]
+    state, reason, message = _judge(snapshot, pool.tenant, key, least)
     return Gate(
         key=key,
-        hard=snapshot.tree.declared(tenant).get(key),
-        use=pools.use(snapshot, tenant, key),
+        hard=snapshot.tree.declared(pool.tenant).get(key),
+        use=pool.use(key),
         remaining=bound.left if bound else None,
         bounded_by=bound.tenant if bound else None,
         state=state,
@@ -183,9 +190,10 @@ def _gate(snapshot: Snapshot, tenant: TenantName, key: QuotaKey) -> Gate:
 
 
 def _judge(
-    snapshot: Snapshot, tenant: TenantName, key: QuotaKey, bound: Bound | None
+    snapshot: Snapshot, tenant: TenantName, key: QuotaKey, least: Least
 ) -> tuple[GateState, str, str]:
     """Say how a gate stands: what is wrong with the key itself comes before what is left."""
+    bound = least[key]
     why = snapshot.tree.unreadable(tenant).get(key)
     if why is not None:
         words = refusals.unreadable(key, tenant, why, own=True)
@@ -194,30 +202,31 @@ def _judge(
     if barred is not None:
         return (GateState.CLOSED, *barred)
     if bound is None:
-        words = f"no budget limits {key}{_but(snapshot, tenant, key, bound)}"
+        words = f"no budget limits {key}{_but(snapshot, key, least)}"
         return GateState.OPEN, GateReason.UNLIMITED.value, words
     state, reason = _standing(bound)
     said = _own_words(bound) if bound.tenant == tenant else _words_from_above(bound)
     words = said[reason]
     if state is GateState.OPEN:
-        words += _but(snapshot, tenant, key, bound)
+        words += _but(snapshot, key, least)
     return state, reason.value, words
 
 
-def _but(snapshot: Snapshot, tenant: TenantName, key: QuotaKey, bound: Bound | None) -> str:
+def _but(snapshot: Snapshot, key: QuotaKey, least: Least) -> str:
     """Say which other key lets fewer of a class through than its own; empty where none does."""
     if key == keys.QUOTA_TOTAL or not key.startswith(keys.QUOTA_PREFIX):
         return ""
-    others = (
-        found
-        for one in snapshot.quota_keys(ClassName(key.removeprefix(keys.QUOTA_PREFIX)))
-        if one != key and (found := tightest(snapshot.counted(), tenant, one)) is not None
-    )
-    least = min(others, key=lambda other: other.left, default=None)
-    if least is None or (bound is not None and bound.left <= least.left):
+    own = least[key]
+    others = (least.get(one) for one in snapshot.quota_keys(_class_of(key)) if one != key)
+    other = min(filter(None, others), key=lambda bound: bound.left, default=None)
+    if other is None or (own is not None and own.left <= other.left):
         return ""
-    leaves = refusals.plural(least.left) if least.left else "nothing"
-    return f"; an order counts under {least.key} too, which leaves {leaves}"
+    leaves = refusals.plural(other.left) if other.left else "nothing"
+    return f"; an order counts under {other.key} too, which leaves {leaves}"
+
+
+def _class_of(key: QuotaKey) -> ClassName:
+    return ClassName(key.removeprefix(keys.QUOTA_PREFIX))
 
 
 def _standing(bound: Bound) -> tuple[GateState, GateReason]:
@@ -269,7 +278,7 @@ def _barred(snapshot: Snapshot, tenant: TenantName, key: QuotaKey) -> tuple[str,
                 f"{key} cannot be named directly: order a class instead",
             )
         return None
-    name = ClassName(key.removeprefix(keys.QUOTA_PREFIX))
+    name = _class_of(key)
     offer = snapshot.classes.get(name)
     if offer is None:
         refusal: refusals.Refusal = refusals.NoSuchClass(name)

@@ -5,10 +5,12 @@ the tenants below one sum: of one that declares the key the larger of what it de
 any other what it uses.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gpu import keys
+from gpu.model.ledger import Ledger
 from gpu.model.snapshot import Snapshot
 from gpu.units import ClassName, QuotaKey, TenantName, Units
 
@@ -30,20 +32,35 @@ class Use:
         return Units(self.claims + self.pods + self.below)
 
 
-def use(snapshot: Snapshot, tenant: TenantName, key: QuotaKey) -> Use:
-    """Return what a tenant uses of a key, with every Pending claim counted."""
-    claims = sum(
-        units
-        for name, units in _ordered(snapshot).get(tenant, {}).items()
-        if key in snapshot.quota_keys(name)
-    )
-    pods = sum(
-        snapshot.pod_units.raw.get((tenant, resource), 0)
-        for resource in snapshot.resources
-        if key in {resource, keys.QUOTA_TOTAL}
-    )
-    used = snapshot.counted().used(tenant, key)
-    return Use(claims=Units(claims), pods=Units(pods), below=Units(used - claims - pods))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pool:
+    """What one tenant uses of every key, with every Pending claim counted."""
+
+    tenant: TenantName
+    book: Ledger
+    claims: Mapping[QuotaKey, int]
+    pods: Mapping[QuotaKey, int]
+
+    def use(self, key: QuotaKey) -> Use:
+        """Return what the tenant uses of a key."""
+        claims, pods = self.claims.get(key, 0), self.pods.get(key, 0)
+        below = self.book.used(self.tenant, key) - claims - pods
+        return Use(claims=Units(claims), pods=Units(pods), below=Units(below))
+
+
+def of(snapshot: Snapshot, tenant: TenantName) -> Pool:
+    """Add up a tenant's own claims and pods."""
+    claims: Counter[QuotaKey] = Counter()
+    for name, units in _ordered(snapshot).get(tenant, {}).items():
+        for key in snapshot.quota_keys(name):
+            claims[key] += units
+    pods: Counter[QuotaKey] = Counter()
+    for resource in snapshot.resources:
+        units = snapshot.pod_units.raw.get((tenant, resource), 0)
+        if units:
+            pods[QuotaKey(resource)] += units
+            pods[QuotaKey(keys.QUOTA_TOTAL)] += units
+    return Pool(tenant=tenant, book=snapshot.counted(), claims=claims, pods=pods)
 
 
 def _ordered(snapshot: Snapshot) -> Mapping[str, Mapping[ClassName, int]]:

@@ -333,7 +333,8 @@ def test_an_order_under_a_budget_that_cannot_be_read_is_refused_in_its_words(dec
     ],
 )
 def test_a_gate_of_a_class_says_which_other_key_lets_fewer_through(quotas, message):
-    gates = budgets.gates(a_snapshot(releases=[a_release(quotas=quotas)]), "tenant-a")
+    snapshot = a_snapshot(releases=[a_release(quotas=quotas)], settings=a_settings(H100))
+    gates = budgets.gates(snapshot, "tenant-a")
     assert {one.key: one.message for one in gates}[KEY] == message
 
 

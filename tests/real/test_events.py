@@ -9,9 +9,13 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from devcluster import chart, processes, product
+from devcluster import chart, processes, product, tenants
+from gpu import keys
 from gpu.objects import kinds
 from tests.real import site as sites
+
+_UNJUDGED = {**chart.ORDERS_WAIT, "quotaGate": {"enabled": False}}
+"""Orders wait, and quotas are stored that the gate would refuse."""
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -25,7 +29,7 @@ async def replays(tmp_path_factory):
 async def site(binaries_built, tmp_path_factory, replays):
     flags = (*sites.FAST, f"--replay-dir={replays}", "--resync=1")
     async with sites.opened(
-        tmp_path_factory.mktemp("events"), flags=flags, values=chart.ORDERS_WAIT
+        tmp_path_factory.mktemp("events"), flags=flags, values=_UNJUDGED
     ) as opened:
         await opened.node("gpu-1", 4)
         await opened.offer("h100")
@@ -73,6 +77,26 @@ async def test_an_event_is_of_our_controller_about_the_very_object_and_says_why(
     assert found["reportingController"] == "gpu.cozystack.io/binder"
     assert found["regarding"]["uid"] == claim["metadata"]["uid"]
     assert (found["type"], found["note"]) == ("Normal", "2 units of h100 held on node gpu-1")
+
+
+async def test_a_quota_that_is_no_number_is_told_where_it_is_declared_and_shown_to_the_tenant(site):
+    key = "gpu.cozystack.io/total"
+    await tenants.add(site.admin, "tenant-odd", {key: "1500m"})
+    await heard(site, "tenant-odd", "QuotaUnreadable", keys.TENANT_ROOT)
+
+    async def shown():
+        gate = await site.served("tenant-odd", "quotagates/total")
+        return gate["status"] if gate["status"]["reason"] == "Unreadable" else None
+
+    status = await sites.until(shown, 15, "a gate that says Unreadable")
+    assert (status["gate"], status["remaining"]) == ("Closed", 0)
+    assert "'1500m' is a fraction: units are whole" in status["message"]
+    await tenants.set_quotas(site.admin, "tenant-odd", {key: 1})
+    await heard(site, "tenant-odd", "QuotaReadable", keys.TENANT_ROOT)
+    assert await told(site, "tenant-odd", keys.TENANT_ROOT) == {
+        "QuotaUnreadable": 1,
+        "QuotaReadable": 1,
+    }
 
 
 async def test_a_class_that_stops_taking_orders_is_told(site):
