@@ -61,7 +61,8 @@ class Bench:
             self.say(f"round {number} of {self.scale.rounds}: {self.scale.orders} orders at once")
             await self._at_once(writes)
             self.say(f"round {number} of {self.scale.rounds}: {self.scale.orders} orders waiting")
-            await self._backlog(writes)
+            async with self.stage.orders_wait():
+                await self._backlog(writes)
         self._memory("after the orders")
 
     async def scheduler(self) -> None:
@@ -105,7 +106,8 @@ class Bench:
             f"{among}: without the host's Workload kind, or the product would write as many usage "
             "records first"
         )
-        await passes.fill(self.stage, self.scale.held)
+        async with self.stage.orders_wait():
+            await passes.fill(self.stage, self.scale.held)
         begun = asyncio.get_running_loop().time()
         await self.stage.product.start()
         await orders.one_by_one(self.stage, 1)
@@ -124,7 +126,14 @@ class Bench:
         self._memory(among)
 
     async def waiting(self) -> None:
-        """Claims per second and reuse of a freed unit while thousands of orders wait."""
+        """Claims per second and reuse of a freed unit while thousands of orders wait.
+
+        Where they are refused instead, none waits.
+        """
+        async with self.stage.orders_wait():
+            await self._waiting()
+
+    async def _waiting(self) -> None:
         among = f"{waiting.WAITERS:,} orders waiting"
         self.say(f"having {waiting.WAITERS} orders wait")
         held = await waiting.fill(self.stage)
@@ -159,7 +168,7 @@ class Bench:
         for number in range(self.scale.rounds):
             self.say(f"round {number + 1} of {self.scale.rounds}: settings to policies")
             count = self.scale.changes
-            took = await policies.new_classes(self.stage, count, first=number * count)
+            took = await policies.new_classes(self.stage, count, first=number * (count + 1))
             self.got.add("class made to its raw name refused", "ms", _ms(took), note=_NEW_CLASS)
             for wanted, seconds in (await policies.raw_names(self.stage, count)).items():
                 name = f"settings written to raw names {wanted.value}"

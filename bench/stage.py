@@ -1,5 +1,6 @@
 """A plane with the product and a catalogue on it, and all that measuring needs of them."""
 
+import asyncio
 import contextlib
 import os
 import ssl
@@ -8,10 +9,14 @@ from dataclasses import dataclass
 
 from bench import bare, catalogue, scrape
 from bench.scrape import Counters
-from devcluster import components, control_plane, plane, processes, product, tenants
+from devcluster import chart, components, control_plane, plane, processes, product, tenants
 from gpu import keys
-from gpu.cluster import client, credentials
+from gpu.cluster import client, credentials, errors
 from gpu.config import Config
+from gpu.objects import kinds
+
+_IN_FORCE = 10.0
+_POLL = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +48,33 @@ class Stage:
         found = {name: scrape.cpu_seconds(pid) for name, pid in pids.items()}
         rest = scrape.machine_cpu_seconds() - sum(found.values())
         return {**found, "rest of the machine": rest}
+
+    @contextlib.asynccontextmanager
+    async def orders_wait(self) -> AsyncIterator[None]:
+        """Have orders taken unjudged: those that wait, and those made while the product is stopped.
+
+        In force within seconds; an order that would be refused is tried until it is not.
+        """
+        await self.product.configure(chart.ORDERS_WAIT)
+        await self._until_taken()
+        try:
+            yield
+        finally:
+            await self.product.configure()
+
+    async def _until_taken(self) -> None:
+        order = {
+            "metadata": {"name": "unjudged", "namespace": self.namespace},
+            "spec": {"className": "no-such-class", "count": 1},
+        }
+        async with asyncio.timeout(_IN_FORCE):
+            while True:
+                try:
+                    await self.tenant.create(kinds.GPU_CLAIMS, order, dry_run=True)
+                except errors.ApiError:
+                    await asyncio.sleep(_POLL)
+                else:
+                    return
 
     async def product_counters(self) -> Counters:
         """Read the product's metrics about passes and the event loop."""

@@ -140,6 +140,14 @@ class Product:
             _ENDPOINT_SLICES, name, body, chart.NAMESPACE, field_manager="devcluster"
         )
 
+    async def configure(self, values: Mapping[str, Any] | None = None) -> None:
+        """Install the chart anew with `values` over ours, as an upgrade that changes values does.
+
+        What runs goes on as it was started. kube-apiserver learns of another set of webhooks a moment
+        later.
+        """
+        await chart.install(self.cp, port=None if self._sliced else self.port, values=values)
+
     async def teardown(self) -> str:
         """Do what the chart's pre-delete hook does, as a process of ours; return what it said."""
         return await commands.run(self._argv("teardown", await self.login()))

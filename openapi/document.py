@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from gpu import keys
-from openapi import meta, offers, options, orderreviews, quotas
+from openapi import meta, offers, options, orderreviews, quotareviews, quotas
 from openapi.meta import Schema
 
 GROUP: Final = keys.CATALOG_GROUP
@@ -35,12 +35,18 @@ KINDS: Final = (
     Kind(plural="options", kind="Option", schema=options.KIND),
     Kind(plural="orderreviews", kind="OrderReview", schema=orderreviews.KIND, is_question=True),
     Kind(plural="quotagates", kind="QuotaGate", schema=quotas.KIND),
+    Kind(plural="quotareviews", kind="QuotaReview", schema=quotareviews.KIND, is_question=True),
 )
 
+_VALIDATED: Final = (
+    "fieldValidation",
+    "string",
+    "What becomes of unknown fields: Ignore, Warn or Strict.",
+)
 _CREATE_PARAMETERS: Final = (
     ("dryRun", "string", "Nothing is stored in any case; 'All' is accepted."),
     ("fieldManager", "string", "Not looked at."),
-    ("fieldValidation", "string", "What becomes of unknown fields: Ignore, Warn or Strict."),
+    _VALIDATED,
 )
 _LIST_PARAMETERS: Final = (
     ("allowWatchBookmarks", "boolean", "Ask for BOOKMARK events in a watch."),
@@ -58,10 +64,14 @@ _LIST_PARAMETERS: Final = (
 
 def v3() -> dict[str, Schema]:
     """Return the OpenAPI 3.0 documents by their path, `apis/GROUP/VERSION`."""
+    paths = _paths(_operation_v3, _parameter_v3)
+    for kind in KINDS:
+        if kind.is_question:
+            paths[_inside(kind)]["patch"] = _refused_patch(kind)
     document = {
         "openapi": "3.0.0",
         "info": INFO,
-        "paths": _paths(_operation_v3, _parameter_v3),
+        "paths": paths,
         "components": {"schemas": schemas()},
     }
     return {f"apis/{GROUP}/{VERSION}": document}
@@ -84,6 +94,7 @@ def schemas() -> dict[str, Schema]:
         **offers.SCHEMAS,
         **options.SCHEMAS,
         **orderreviews.SCHEMAS,
+        **quotareviews.SCHEMAS,
         **quotas.SCHEMAS,
     }
     for kind in KINDS:
@@ -109,7 +120,7 @@ def _paths(operation: Any, parameter: Any) -> Schema:
     paths: Schema = {}
     for kind in KINDS:
         one, many = kind.schema, f"{kind.schema}List"
-        inside = f"{root}/namespaces/{{namespace}}/{kind.plural}"
+        inside = _inside(kind)
         if kind.is_question:
             paths[inside] = {
                 "post": operation(kind, "post", f"create{_ID}Namespaced{kind.kind}", one),
@@ -129,6 +140,27 @@ def _paths(operation: Any, parameter: Any) -> Schema:
             "parameters": [named, spaced, pretty],
         }
     return paths
+
+
+def _inside(kind: Kind) -> str:
+    return f"/apis/{GROUP}/{VERSION}/namespaces/{{namespace}}/{kind.plural}"
+
+
+def _refused_patch(kind: Kind) -> Schema:
+    """Return what is said of a PATCH that is answered 405.
+
+    kubectl looks at PATCH alone to learn that a kind's fields are validated by the server. Finding
+    none it wants to list every CRD, which no tenant may, and gives up before it has asked.
+    """
+    return {
+        "description": f"not served: a {kind.kind} is asked, and never stored",
+        "operationId": f"patch{_ID}Namespaced{kind.kind}",
+        "tags": [_TAG],
+        ACTION: "patch",
+        GVK: _gvk(kind.kind),
+        "parameters": [_parameter_v3(_VALIDATED[0], "query", *_VALIDATED[1:])],
+        "responses": {"405": {"description": "Method Not Allowed"}},
+    }
 
 
 def _operation(kind: Kind, action: str, identity: str) -> Schema:

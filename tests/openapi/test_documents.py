@@ -69,11 +69,19 @@ def test_each_question_is_posted_and_nothing_else(kind):
     for document_, body in ((V2, "parameters"), (V3, "requestBody")):
         (path,) = [path for path in document_["paths"] if path.endswith(kind.plural)]
         found = document_["paths"][path]
-        assert (path, set(found)) == (inside, {"post", "parameters"})
+        assert (path, set(found) - {"patch"}) == (inside, {"post", "parameters"})
         assert found["post"]["x-kubernetes-action"] == "post"
         assert found["post"][body]
         assert set(found["post"]["responses"]) == {"201", "default"}
     assert f"{kind.schema}List" not in V3["components"]["schemas"]
+
+
+@pytest.mark.parametrize("kind", ASKED, ids=lambda kind: kind.plural)
+def test_kubectl_finds_that_a_questions_fields_are_validated_and_that_it_is_not_patched(kind):
+    """It looks at PATCH, of the 3.0 document, alone."""
+    found = V3["paths"][f"/{V3_PATH}/namespaces/{{namespace}}/{kind.plural}"]["patch"]
+    assert [parameter["name"] for parameter in found["parameters"]] == ["fieldValidation"]
+    assert set(found["responses"]) == {"405"}
 
 
 def test_what_is_a_question_is_served_as_one():
@@ -92,7 +100,7 @@ def test_each_schema_says_its_kind_as_a_list(kind, suffix):
 
 def test_operation_ids_are_unique():
     ids = [part["operationId"] for part in parts(V3["paths"]) if "operationId" in part]
-    assert len(ids) == len(set(ids)) == 3 * len(READ) + len(ASKED)
+    assert len(ids) == len(set(ids)) == 3 * len(READ) + 2 * len(ASKED)
 
 
 @pytest.mark.parametrize("doc", [V2, V3], ids=["v2", "v3"])
