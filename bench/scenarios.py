@@ -7,7 +7,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from bench import bare, catalogue, lag, model, orders, passes, policies, reads, scrape, waiting
+from bench import (
+    admission,
+    bare,
+    catalogue,
+    lag,
+    model,
+    orders,
+    passes,
+    policies,
+    reads,
+    scrape,
+    waiting,
+)
 from bench.figures import Collected, Goal, Run, Sense, Take
 from bench.orders import Burst
 from bench.stage import Stage, stage
@@ -19,6 +31,7 @@ Say = Callable[[str], None]
 BOUND_GOAL: Final = Goal(take=Take.MIDDLE, sense=Sense.AT_MOST, value=50)
 LIST_GOAL: Final = Goal(take=Take.P99, sense=Sense.AT_MOST, value=100)
 SHARE_GOAL: Final = Goal(take=Take.MIDDLE, sense=Sense.AT_LEAST, value=60)
+JUDGED_GOAL: Final = Goal(take=Take.P99, sense=Sense.AT_MOST, value=50)
 LAG_GOAL: Final = Goal(take=Take.MIDDLE, sense=Sense.AT_MOST, value=20)
 REUSE_GOAL: Final = Goal(take=Take.P99, sense=Sense.AT_MOST, value=1000)
 WRITES_A_CLAIM: Final = 3
@@ -50,6 +63,7 @@ class Bench:
     async def orders(self) -> None:
         """Order to Bound, reads, bare writes; each round has all of them, so they share its noise."""
         self._memory("idle, before orders")
+        self._admission("idle", await admission.timed(self.stage, self.scale.singles))
         for number in range(1, self.scale.rounds + 1):
             self.say(f"round {number} of {self.scale.rounds}: bare status writes")
             writes = await bare.status_writes(self.stage.api, bare.NAMESPACE, self.scale.orders)
@@ -121,6 +135,8 @@ class Bench:
         self._lag(f"event-loop lag p99, {among}", house.lag_p99, LAG_GOAL)
         self.got.add(f"order to Bound, {among}", "ms", _ms(house.bound_in))
         self._reads(among, house.lists, LIST_GOAL)
+        self.say("orders judged in the full house")
+        self._admission(among, await admission.timed(self.stage, self.scale.singles))
         for phase, seconds in house.pass_seconds.items():
             self.got.add(f"phase {phase}, {among}", "ms", _ms([seconds]), note=_MEAN)
         self._memory(among)
@@ -215,6 +231,11 @@ class Bench:
     def _reads(self, when: str, took: Mapping[str, Sequence[float]], goal: Goal | None) -> None:
         for name, seconds in took.items():
             judged = goal if name.startswith("LIST") else None
+            self.got.add(f"{name}, {when}", "ms", _ms(seconds), goal=judged)
+
+    def _admission(self, when: str, took: Mapping[str, Sequence[float]]) -> None:
+        for name, seconds in took.items():
+            judged = JUDGED_GOAL if name == admission.TAKEN else None
             self.got.add(f"{name}, {when}", "ms", _ms(seconds), goal=judged)
 
     def _lag(self, name: str, seconds: float | None, goal: Goal | None) -> None:
