@@ -13,6 +13,7 @@ import rich.markup
 from devcluster import cleanup, errors, guests, progress, simulator, story, tables, tenants
 from gpu import keys
 from gpu.cluster import client
+from gpu.cluster import errors as api
 from gpu.objects import kinds
 from gpu.objects.kinds import Kind
 
@@ -114,21 +115,26 @@ class _Teller:
         await self._on(INITECH, "serve", FIRST)
         for name in ("train-a", "train-b"):
             await self._until(INITECH, name, "Lost", lambda s: s.get("phase") == "Lost")
-        await self._order(self._hooli, HOOLI, "late", 1)
-        claim = await self._until(HOOLI, "late", "told why", lambda s: bool(story.waiting(s)))
-        progress.say(f"  hooli's younger order waits: {_words(claim)}")
+        refused = await story.refusal(self._hooli, _claim(HOOLI, "late", 1))
+        if refused:
+            progress.say(f"  hooli's younger order is refused: {refused}")
+        else:  # a hoster may have orders wait instead
+            late = await self._until(HOOLI, "late", "told why", lambda s: bool(story.waiting(s)))
+            progress.say(f"  hooli's younger order waits: {_words(late)}")
         claim = await self._until(INITECH, "train-a", "told why", lambda s: bool(story.waiting(s)))
         progress.say(f"  train-a says: {_words(claim)}")
         await self._show("serve found room; train did not, it is Lost as a whole and comes first")
 
     async def come_back(self) -> None:
-        """Show that a Lost set is bound before a younger order when the node returns."""
+        """Show that a Lost set is bound when its node returns, and then others get what is left."""
         _chapter("Its return", f"{SECOND} comes back")
         await self._node(SECOND)
         await self._on(INITECH, "train-a", SECOND)
         await self._on(INITECH, "train-b", SECOND)
+        if await self._was_refused("late"):
+            await self._order(self._hooli, HOOLI, "late", 1)
         await self._until(HOOLI, "late", "Bound", lambda s: s.get("phase") == "Bound")
-        await self._show("train is whole again; then the younger order got its unit")
+        await self._show("train is whole again; now hooli's order is taken, and Bound")
         await self._events("train-a")
 
     async def _node(self, name: str) -> None:
@@ -136,11 +142,14 @@ class _Teller:
         await self._nodes.add(story.marked_node(node, {MARK: "true"}))
 
     async def _order(self, who: client.Client, tenant: str, name: str, count: int) -> None:
-        body = {
-            "metadata": {"name": name, "namespace": tenant, "labels": {MARK: "true"}},
-            "spec": {"className": CLASS, "count": count},
-        }
-        await who.create(kinds.GPU_CLAIMS, body)
+        await who.create(kinds.GPU_CLAIMS, _claim(tenant, name, count))
+
+    async def _was_refused(self, name: str) -> bool:
+        try:
+            await self._admin.get(kinds.GPU_CLAIMS, name, HOOLI)
+        except api.NotFound:
+            return True
+        return False
 
     async def _on(self, tenant: str, name: str, node: str) -> None:
         def there(status: Mapping[str, Any]) -> bool:
@@ -179,6 +188,13 @@ class _Teller:
 def _of(claim: str, events: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     found = [item for item in events if item["involvedObject"]["name"] == claim]
     return sorted(found, key=lambda item: item.get("eventTime") or "")
+
+
+def _claim(tenant: str, name: str, count: int) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name, "namespace": tenant, "labels": {MARK: "true"}},
+        "spec": {"className": CLASS, "count": count},
+    }
 
 
 def _chapter(title: str, what: str) -> None:

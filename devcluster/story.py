@@ -131,13 +131,26 @@ async def _order_too_much(globex: client.Client) -> None:
     progress.say(
         "\n[bold]globex[/bold] orders more than its budget (examples/orders/too-much.yaml):"
     )
-    await globex.create(kinds.GPU_CLAIMS, marked(order))
+    refused = await refusal(globex, marked(order))
+    if refused:
+        progress.say(f"  [yellow]{refused}[/yellow]")
+        return
+    # A hoster may have orders wait instead (orderWebhook.enabled=false).
     claim = await until_claim(globex, meta, "given a reason", lambda s: waiting(s) is not None)
     words = rich.markup.escape(waiting(claim["status"]) or "")
     progress.say(
         f"  {meta['name']}: {spec['count']} x {spec['className']}"
         f" [yellow]{claim['status'].get('phase', 'Pending')}[/yellow]: {words}"
     )
+
+
+async def refusal(who: client.Client, order: Mapping[str, Any]) -> str:
+    """Order; return what kubectl prints of a refusal, and nothing where it was taken."""
+    try:
+        await who.create(kinds.GPU_CLAIMS, order)
+    except api.Forbidden as error:
+        return rich.markup.escape(f"Error from server (Forbidden): {error.message}")
+    return ""
 
 
 async def until_claim(

@@ -83,7 +83,9 @@ async def test_the_demo_tells_its_story_stays_and_goes(demo: Demo):
         r"rendering: 1 x l40s Bound on demo-gpu-3",
         r"prototype: 1 x h100 Bound on demo-gpu-1",
         r"desktop: 1 x l40s-quarter Bound on demo-gpu-4",
-        r"scale-up: 2 x h100 Pending: .*budget",
+        r"\(Forbidden\): admission webhook .orders.gpu.cozystack.io. denied the request: order scale-up",
+        r"2 units asked, budget gpu.cozystack.io/h100 of tenant-globex is 2 and 1 are used",
+        r"at most 1 would be accepted now; class l40s would take all 2",
         r"kubectl get gpuclaims -A",
     ):
         assert re.search(line, said.out), f"{line} is not in:\n{said.out}"
@@ -100,7 +102,7 @@ async def test_the_demo_tells_its_story_stays_and_goes(demo: Demo):
     assert (more.status, more.err) == (0, "")
     for line in (
         r"train-a says: 2 claims of one VM need 3 units of class story-a100 on one node",
-        r"younger order waits: 1 unit of class story-a100 asked",
+        r"younger order is refused: .*1 unit of class story-a100 asked",
         r"Moved  2 units of story-a100 held on node story-gpu-2, no longer on story-gpu-1",
         r"Lost  its units are lost: its node is gone",
         r"Rebound  2 units of story-a100 held on node story-gpu-2",
