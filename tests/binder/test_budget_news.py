@@ -119,3 +119,11 @@ async def test_a_pass_tells_of_it_and_places_for_other_tenants():
     heard = [line for line in rig.passes.recorder.heard if "Quota" in line]
     assert heard == ["HelmRelease tenant-root/tenant-a QuotaUnreadable!"]
     assert rig.placed() == {"tenant-b/y": "n1"}
+    waiting = {item["type"]: item for item in rig.claim("x")["status"]["conditions"]}["Waiting"]
+    assert (waiting["reason"], waiting["message"]) == (
+        "OverBudget",
+        (
+            f"1 unit asked, the budget of tenant-a for {KEY} cannot be read ('x' is not a quantity) and "
+            "counts as 0: write a whole number in resourceQuotas"
+        ),
+    )
