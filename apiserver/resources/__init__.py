@@ -6,6 +6,7 @@ from apiserver.resources.base import Resource
 from apiserver.resources.offers import OFFERS
 from apiserver.resources.options import OPTIONS
 from apiserver.resources.orderreviews import ORDER_REVIEWS
+from apiserver.resources.quotareviews import QUOTA_REVIEWS
 from apiserver.resources.quotas import QUOTAS
 
-RESOURCES: Final[tuple[Resource, ...]] = (OPTIONS, OFFERS, QUOTAS, ORDER_REVIEWS)
+RESOURCES: Final[tuple[Resource, ...]] = (OPTIONS, OFFERS, QUOTAS, ORDER_REVIEWS, QUOTA_REVIEWS)

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Protocol, TypeVar
+from weakref import WeakValueDictionary
 
 from gpu.admission import review, tenants
 from gpu.admission.reserved import Shelf, Stored, UnstorableError
@@ -19,8 +20,8 @@ from gpu.admission.review import Answer, Review
 from gpu.admission.sightings import Glance, Sightings
 from gpu.errors import DecodeError
 from gpu.model import grants, reservations, tenancy
-from gpu.model.grants import Change, Ruling
-from gpu.model.reservations import Amounts, Book
+from gpu.model.grants import Change, Ruling, TooMuch
+from gpu.model.reservations import Amounts
 from gpu.ports import Clock, Writer
 from gpu.units import TenantName
 from gpu.world import World
@@ -49,8 +50,6 @@ class _Attempt:
     asked: Review
     change: Change
     now: datetime
-    after: int = 0
-    """A version older than what the write will be stored as, and no older than what it replaces."""
     stored: dict[TenantName, Stored] = field(default_factory=dict)
 
 
@@ -98,7 +97,7 @@ class Gate:
         self._shelf = Shelf(writer)
         self._clock = clock
         self._seconds = seconds
-        self._turn = asyncio.Lock()
+        self._turns: WeakValueDictionary[TenantName, asyncio.Lock] = WeakValueDictionary()
         self._renewing = asyncio.Lock()
         self._renewed = -math.inf
 
@@ -129,7 +128,7 @@ class Gate:
     async def _judge(self, asked: Review, change: Change) -> Ruling:
         arrived = self._clock.monotonic()
         ruling = await self._reserve(asked, change)
-        if not ruling.objections or not await self._renewed_since(arrived):
+        if not _may_be_old(ruling) or not await self._renewed_since(arrived):
             return ruling
         return await self._reserve(asked, change)
 
@@ -150,29 +149,35 @@ class Gate:
 
         Reservations can only add to what stands against a change.
         """
-        first = await self._look(_Attempt(asked, change, self._clock.now()))
-        if not first.passes or not first.ruling.bounding:
-            return first.ruling
-        async with self._turn:
+        judged = await self._look(_Attempt(asked, change, self._clock.now()))
+        if not judged.passes or not judged.ruling.bounding:
+            return judged.ruling
+        async with self._turn(judged.ruling):
             while True:
-                now = self._clock.now()
-                after = tenants.version(asked) or await self._shelf.present()
-                attempt = _Attempt(asked, change, now, after)
-                judged = await self._weigh(attempt)
+                attempt = _Attempt(asked, change, self._clock.now())
+                judged = await self._weigh(attempt, judged)
                 if not judged.passes or asked.dry_run or await self._write(attempt, judged):
                     return judged.ruling
 
-    async def _weigh(self, attempt: _Attempt) -> _Judged:
+    def _turn(self, ruling: Ruling) -> asyncio.Lock:
+        """Return what is held while something below the topmost bounding tenant is granted.
+
+        Replicas do without; within one it spares most conflicts.
+        """
+        return self._turns.setdefault(min(ruling.bounding, key=tenancy.nesting), asyncio.Lock())
+
+    async def _weigh(self, attempt: _Attempt, before: _Judged) -> _Judged:
         """Judge with the reservations of every bounding tenant; what they hold may bound it further."""
-        judged = await self._look(attempt)
-        while judged.passes and judged.unread:
-            for tenant in judged.unread:
+        unread = tuple(sorted(before.ruling.bounding))
+        while True:
+            for tenant in unread:
                 attempt.stored[tenant] = await self._shelf.read(
                     tenant, attempt.now, make=not attempt.asked.dry_run
                 )
-                self._sightings.look_out(attempt.stored[tenant].book, attempt.now)
             judged = await self._look(attempt)
-        return judged
+            unread = judged.unread
+            if not judged.passes or not unread:
+                return judged
 
     async def _look(self, attempt: _Attempt) -> _Judged:
         glance = self._sightings.glance()
@@ -186,24 +191,31 @@ class Gate:
         False when somebody else wrote first; what was written by then stays, and is counted on.
         """
         child = attempt.change.tenant
+        after = tenants.version(attempt.asked) or await self._shelf.present()
         for tenant in sorted(judged.ruling.bounding, key=tenancy.nesting):
             stored = attempt.stored[tenant]
             entry = reservations.entered(
                 stored.book,
                 child,
                 judged.ruling.bounding[tenant],
-                after=attempt.after,
+                after=after,
                 now=attempt.now,
                 seen=judged.seen[tenant],
             )
             if not await self._shelf.swap(tenant, stored, child, entry, attempt.now):
                 return False
-            self._sightings.look_out(Book({child: entry}), attempt.now)
         return True
 
 
+def _may_be_old(ruling: Ruling) -> bool:
+    """Say whether newer caches could take back a refusal; what is reserved they do not change."""
+    return any(not isinstance(one, TooMuch) or not one.reserved for one in ruling.objections)
+
+
 def _judged(attempt: _Attempt, glance: Glance, world: World) -> _Judged:
-    seen = {tenant: glance.seen(world, stored.book) for tenant, stored in attempt.stored.items()}
+    seen = {
+        tenant: glance.seen(world, stored.book.entries) for tenant, stored in attempt.stored.items()
+    }
     reserved: dict[TenantName, Amounts] = {}
     for tenant, stored in attempt.stored.items():
         for child, units in stored.book.in_force(attempt.now, seen[tenant]).items():
