@@ -243,7 +243,7 @@ async def test_kubectl_asks_without_ordering_and_is_told_what_the_webhook_would_
     assert (status["allowed"], status["mostAccepted"], status["alternatives"]) == (
         False,
         8,
-        ["l40s"],
+        ["l40s", "raced"],
     )
     found = json.loads(await kubectl(site, a_review(8), "--output=json"))
     assert found["status"]["allowed"]
