@@ -148,7 +148,14 @@ def words_world(**by_namespace: Mapping[str, str]) -> World:
 
 
 FAST = projection.Pace(
-    coalesce=0.0, interval=0.0, prove=0.5, fresh=0.5, catch_up=0.3, retry=0.01, interest=30.0
+    coalesce=0.0,
+    interval=0.0,
+    rest=0.0,
+    prove=0.5,
+    fresh=0.5,
+    catch_up=0.3,
+    retry=0.01,
+    interest=30.0,
 )
 
 

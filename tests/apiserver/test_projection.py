@@ -89,7 +89,7 @@ async def test_nothing_is_served_before_the_first_proof():
 
 async def test_changes_nobody_looks_at_cost_no_proofs_and_are_there_when_somebody_does():
     source = a_source(a="x")
-    pace = Pace(coalesce=0, interval=0, interest=0.05, fresh=0.5, catch_up=0.5)
+    pace = Pace(coalesce=0, interval=0, rest=0, interest=0.05, fresh=0.5, catch_up=0.5)
     async with running(source, pace=pace) as projection:
         await names(projection)
         await asyncio.sleep(0.1)
@@ -104,7 +104,7 @@ async def test_changes_nobody_looks_at_cost_no_proofs_and_are_there_when_somebod
 
 async def test_a_burst_of_changes_is_published_few_times():
     source = a_source(a="x")
-    pace = Pace(coalesce=0.01, interval=0.05, fresh=0.5)
+    pace = Pace(coalesce=0.01, interval=0.05, rest=0, fresh=0.5)
     async with running(source, pace=pace) as projection:
         feed, _, _ = await projection.read(WORDS, "tenant-a")
         with projection.following(feed):
