@@ -79,6 +79,8 @@ class Services:
     resources: tuple[Resource, ...] | None = None
     """What is served; None is the product's own table."""
     admission: Mapping[str, Admit] = field(default_factory=dict)
+    admission_callers: frozenset[str] = frozenset()
+    """Who alone may ask a webhook; empty: anybody, as kube-apiserver brings no credential unasked."""
     build: Build = field(default_factory=Build)
     limits: Limits = field(default_factory=Limits)
 

@@ -76,6 +76,13 @@ def serve(  # noqa: PLR0913 -- typer reads one parameter per flag
         str,
         typer.Option(envvar=f"{_ENV}KUBEVIRT_NAMESPACE", help="Where KubeVirt's controllers run."),
     ] = _DEFAULTS.kubevirt_namespace,
+    admission_callers: Annotated[
+        str,
+        typer.Option(
+            envvar=f"{_ENV}ADMISSION_CALLERS",
+            help="Users, separated by commas, who alone may call webhooks; empty: anybody.",
+        ),
+    ] = _DEFAULTS.admission_callers,
     usage_record_monitor: Annotated[
         str,
         typer.Option(
@@ -180,6 +187,7 @@ def serve(  # noqa: PLR0913 -- typer reads one parameter per flag
         policies=policies,
         owner_cluster_role=owner_cluster_role,
         kubevirt_namespace=kubevirt_namespace,
+        admission_callers=admission_callers,
         usage_record_monitor=usage_record_monitor,
         running_guests=running_guests,
         not_ready_grace=not_ready_grace,

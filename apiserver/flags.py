@@ -63,6 +63,7 @@ class Flags:
     policies: str = PolicyMode.MANAGED.value
     owner_cluster_role: str = "cozystack-gpu"
     kubevirt_namespace: str = "cozy-kubevirt"
+    admission_callers: str = ""
     usage_record_monitor: str = UsageRecordMonitor.AUTO.value
     running_guests: str = RunningGuests.RESTART.value
     not_ready_grace: float = _GRACE.not_ready
@@ -100,6 +101,8 @@ class ServeConfig:
     """Where passes are saved; None: nowhere."""
     save_first: bool = False
     """The first pass is saved."""
+    admission_callers: frozenset[str] = frozenset()
+    """Who alone may call webhooks; empty: whoever reaches the port."""
     config: Config = field(default_factory=Config)
 
 
@@ -139,6 +142,9 @@ def judge(flags: Flags) -> ServeConfig:
         log_format=log_format,
         replay_dir=None if saves is SaveReplays.NEVER else _replay_dir(flags),
         save_first=saves is SaveReplays.NEXT,
+        admission_callers=frozenset(
+            name for part in flags.admission_callers.split(",") if (name := part.strip())
+        ),
         config=Config(
             enabled=flags.enabled,
             namespace=flags.namespace,

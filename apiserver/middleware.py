@@ -17,7 +17,7 @@ from apiserver import appkeys
 from apiserver.identity import User
 from apiserver.wire import attributes, options, status
 from apiserver.wire.attributes import Attributes
-from apiserver.wire.status import StatusError, TimedOut, TooManyRequests
+from apiserver.wire.status import Forbidden, StatusError, TimedOut, TooManyRequests
 from apiserver.wire.values import json_line
 
 NO_CACHE: Final = "no-cache, private"
@@ -136,7 +136,9 @@ async def identify(request: web.Request, handler: Handler) -> web.StreamResponse
         transport.get_extra_info("ssl_object") if transport is not None else None
     )
     services = request.app[appkeys.SERVICES]
-    if is_open(request[appkeys.ATTRIBUTES], request.method):
+    callers = services.admission_callers
+    is_admission = is_open(request[appkeys.ATTRIBUTES], request.method)
+    if is_admission and not callers:
         return await handler(request)
     try:
         user = await services.authenticator.identify(request.headers, connection)
@@ -144,12 +146,16 @@ async def identify(request: web.Request, handler: Handler) -> web.StreamResponse
         services.metrics.authentications.labels("failure").inc()
         raise
     services.metrics.authentications.labels("success").inc()
+    if is_admission:
+        if user.name not in callers:
+            raise Forbidden(f'user "{user.name[:64]}" may not call webhooks')
+        return await handler(request)
     request[appkeys.USER] = user
     return await handler(request)
 
 
 def is_open(about: Attributes, method: str) -> bool:
-    """Say whether it is an admission call: kube-apiserver brings no credential for those."""
+    """Say whether it is an admission call: unless told, kube-apiserver brings no credential."""
     return method == "POST" and not about.is_resource and about.path.startswith(ADMISSION)
 
 

@@ -201,6 +201,7 @@ def _build(  # noqa: PLR0917 -- what `serve` opened, handed on once
         projection=projection,
         views=views if settings.config.enabled else None,
         metrics=made,
+        admission_callers=settings.admission_callers,
         admission=admissions.build(
             views, settings.config, _quota_gate(views, caches, reviewer, clock)
         ),

@@ -118,6 +118,12 @@ def test_every_problem_is_told_at_once(pair, tmp_path):
     ]
 
 
+def test_callers_of_webhooks_are_named_between_commas(pair):
+    judged = flags.judge(Flags(**pair, admission_callers="apiserver, system:x:y,,"))
+    assert judged.admission_callers == {"apiserver", "system:x:y"}
+    assert flags.judge(Flags(**pair)).admission_callers == frozenset()
+
+
 def test_without_a_certificate_it_says_which_flag_is_missing():
     with pytest.raises(FlagsError, match="--tls-cert-file is missing"):
         flags.judge(Flags())

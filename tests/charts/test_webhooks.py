@@ -99,6 +99,17 @@ def test_cert_manager_gives_their_ca_unless_one_is_given(chart: Chart):
     assert "annotations" not in configuration(chart, "caBundle=Q0E=")["metadata"]
 
 
+def test_those_who_alone_may_call_are_told_to_the_process(chart: Chart):
+    def passed(*values: str) -> list[str]:
+        spec = chart.one("Deployment", NAME, *values)["spec"]["template"]["spec"]
+        return [word for word in spec["containers"][0]["args"] if "callers" in word]
+
+    assert passed() == []
+    assert passed("webhookCallers={apiserver,system:x}") == [
+        "--admission-callers=apiserver,system:x"
+    ]
+
+
 def test_with_the_feature_off_none_is_registered(chart: Chart):
     assert "ValidatingWebhookConfiguration" not in chart.kinds("enabled=false")
 

@@ -4,6 +4,7 @@ import io
 
 import pytest
 
+from apiserver.identity import User
 from apiserver.wire.status import Forbidden, Unavailable
 from tests.apiserver import fakes
 
@@ -83,6 +84,23 @@ async def test_what_is_no_review_is_a_status(client, body, kind, code):
 
 async def test_an_unknown_webhook_is_not_found(client):
     assert (await client.post("/admission/nope", json=a_review())).status == 404
+
+
+@pytest.mark.parametrize(
+    ("callers", "code"),
+    [
+        pytest.param({"kube-apiserver-webhooks"}, 200, id="named"),
+        pytest.param({"somebody-else"}, 403, id="not-named"),
+        pytest.param(set(), 200, id="nobody-is-named"),
+    ],
+)
+async def test_only_named_callers_are_answered_where_some_are_named(serve, callers, code):
+    face = fakes.a_face()
+    face.identity.user = User("kube-apiserver-webhooks")
+    asked = {"allow": allow}
+    client = await serve(face, admission=asked, admission_callers=frozenset(callers))
+    answer = await client.post("/admission/allow", json=a_review(operation="CREATE"))
+    assert (answer.status, face.access.asked) == (code, [])
 
 
 async def test_a_review_needs_no_credential(serve):
