@@ -249,6 +249,22 @@ async def test_lists_read_lately_are_computed_before_they_are_asked_for_and_othe
         assert computed == ["tenant-a"]
 
 
+async def test_many_lists_leave_the_thread_to_others_now_and_then():
+    tenants = {f"tenant_{number}": {"a": "x"} for number in range(20)}
+    source = fakes.FakeSource(fakes.words_world(**tenants))
+    jobs = []
+
+    async def in_thread(work):
+        jobs.append(work)
+        return work()
+
+    async with running(source, in_thread=in_thread) as projection:
+        await projection.read(WORDS, "tenant-0")
+        jobs.clear()
+        _, state, _ = await projection.read(WORDS, "")
+    assert (len(state.items), len(jobs)) == (20, 3)
+
+
 async def test_a_world_no_list_can_be_computed_of_ends_only_the_lists(logs, monkeypatch):
     def broken(_world):
         raise RuntimeError("bug")
