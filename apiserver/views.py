@@ -47,7 +47,7 @@ class Pace:
 
     fresh: float = 0.025
     """A question waits this long for a view as new as itself."""
-    oldest: float = 1.0
+    oldest: float = 5.0
     """A view that something newer has been known for so long answers nobody any more."""
     prove: float = 0.5
     """A refusal waits so long for the caches to catch up."""
