@@ -17,6 +17,7 @@ KINDS: Final = (
     kinds.GPU_CLASSES,
     kinds.HELM_RELEASES,
     tenants.ROLE_BINDINGS,
+    tenants.TENANTS,
     kinds.NAMESPACES,
 )
 

@@ -6,6 +6,7 @@ as the host makes them.
 """
 
 import asyncio
+import contextlib
 import dataclasses
 import time
 from collections.abc import Callable, Mapping
@@ -58,6 +59,7 @@ async def tell(admin: client.Client) -> Ending:
     await _look(globex, "globex")
     await _order(globex, "globex", "orders/globex.yaml")
     await _order_too_much(globex)
+    await _promise_too_much(admin)
     await _show_the_end(hoster, {"tenant-acme": acme, "tenant-globex": globex})
     return Ending(first_bound)
 
@@ -142,6 +144,30 @@ async def _order_too_much(globex: client.Client) -> None:
         f"  {meta['name']}: {spec['count']} x {spec['className']}"
         f" [yellow]{claim['status'].get('phase', 'Pending')}[/yellow]: {words}"
     )
+
+
+async def _promise_too_much(admin: client.Client) -> None:
+    """Have acme's owner grant a child more than acme has left; asked by dry run, so nothing is left of it."""
+    (tenant,) = examples.load("tenants/too-much.yaml")
+    meta, quotas = tenant["metadata"], tenant["spec"]["resourceQuotas"]
+    granted = ", ".join(f"{units} x {key}" for key, units in quotas.items())
+    progress.say(
+        f"\n[bold]acme[/bold] grants a child more than it has left (examples/tenants/too-much.yaml):"
+        f"\n  {meta['name']}: {granted}"
+    )
+    owner = tenants.acting(admin, meta["namespace"], "super-admin")
+    try:
+        await owner.create(tenants.TENANTS, marked(tenant), dry_run=True)
+    except api.Invalid as error:
+        (cause, *_) = error.details.causes
+        said = f'The Tenant "{meta["name"]}" is invalid: {cause.field}: {cause.message}'
+        progress.say(f"  [yellow]{rich.markup.escape(said)}[/yellow]")
+    except api.NotFound:
+        progress.say("  nobody serves Tenants here")
+    else:
+        progress.say("  it passes: this hoster has the quota gate off (quotaGate.enabled=false)")
+        with contextlib.suppress(api.NotFound):  # some hosts store what is asked by dry run
+            await owner.delete(tenants.TENANTS, meta["name"], meta["namespace"])
 
 
 async def refusal(who: client.Client, order: Mapping[str, Any]) -> str:

@@ -12,6 +12,8 @@ LEVELS: Final = ("view", "use", "admin", "super-admin")
 """The host's roles in a tenant, each with all rights of those before it."""
 
 ROLE_BINDINGS: Final = Kind("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
+TENANTS: Final = Kind("apps.cozystack.io", "v1alpha1", "tenants", "Tenant")
+"""The host's; on a plane of ours a stored kind that makes nothing."""
 _MANAGER = "devcluster"
 
 

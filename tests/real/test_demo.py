@@ -86,6 +86,8 @@ async def test_the_demo_tells_its_story_stays_and_goes(demo: Demo):
         r"\(Forbidden\): admission webhook .orders.gpu.cozystack.io. denied the request: order scale-up",
         r"2 units asked, budget gpu.cozystack.io/h100 of tenant-globex is 2 and 1 are used",
         r"at most 1 would be accepted now; class l40s would take all 2",
+        r"The Tenant .lab. is invalid: spec.resourceQuotas\[gpu.cozystack.io/h100\]: Forbidden: requested 2",
+        r"remaining .gpu.cozystack.io/h100. quota of 0 .parent allows 4",
         r"kubectl get gpuclaims -A",
     ):
         assert re.search(line, said.out), f"{line} is not in:\n{said.out}"
