@@ -79,7 +79,10 @@ async def test_what_the_product_put_out_is_taken_in_and_holds_stay(site: Site):
     policies, bindings = policy_site.names_of()
     keeper = "cozystack-gpu-keeper-policy"
     assert set(result.removed) == (
-        {"APIService v1alpha1.catalog.gpu.cozystack.io"}
+        {
+            "APIService v1alpha1.catalog.gpu.cozystack.io",
+            "ValidatingWebhookConfiguration cozystack-gpu",
+        }
         | {f"ValidatingAdmissionPolicy {name}" for name in policies - {keeper}}
         | {f"ValidatingAdmissionPolicyBinding {name}" for name in bindings - {keeper}}
     )
