@@ -28,6 +28,7 @@ NOT_HERE = {
     ("gpuclaims.gpu.cozystack.io", "get"): "the same",
     ("gpunodes.gpu.cozystack.io", "get"): "the same",
     ("pods", "patch"): "teardown --release-gates",
+    ("configmaps", "delete"): "copies of settings that a kube-apiserver had stopped to read",
     ("workloads.cozystack.io", "get"): "after a write with an unclear outcome",
     ("workloads.cozystack.io", "delete"): "a record without a claim that nobody collected",
     ("workloadmonitors.cozystack.io", "get"): "after a write with an unclear outcome",
