@@ -113,8 +113,8 @@ def judge(snapshot: Snapshot, change: Change, reserved: Reserved | None = None) 
     above = tenancy.parent(change.tenant)
     if above is None or not raised:
         return Ruling(_by_key(objections), below)
-    plain = _Pool(snapshot, change.tenant, above, {})
-    pool = _Pool(snapshot, change.tenant, above, reserved) if reserved else plain
+    child = _Child(change.tenant, above, raised)
+    pool = _Pool(snapshot, child, reserved or {})
     bounding: dict[TenantName, dict[QuotaKey, Units]] = {}
     for key, units in raised.items():
         found = tuple(budgets.bounds(pool.book, above, key))
@@ -122,7 +122,8 @@ def judge(snapshot: Snapshot, change: Change, reserved: Reserved | None = None) 
             bounding.setdefault(bound.tenant, {})[key] = units
         least = min(found, key=lambda bound: bound.left, default=None)
         if least is not None and units > least.left:
-            objections.append(pool.too_much(least, units, passing=plain.takes(key, units)))
+            passing = bool(reserved) and _Pool(snapshot, child, {}).takes(key, units)
+            objections.append(pool.too_much(least, units, passing=passing))
     return Ruling(_by_key(objections), below, bounding)
 
 
@@ -183,38 +184,44 @@ def _amount(value: object) -> Units | None:
         return None
 
 
+@dataclass(frozen=True, slots=True)
+class _Child:
+    """Whose share is taken out, and under which keys anything is asked at all."""
+
+    name: TenantName
+    above: TenantName
+    raised: Mapping[QuotaKey, Units]
+
+
 class _Pool:
     """What is promised and used above a child, the child's own share taken out."""
 
-    def __init__(
-        self, snapshot: Snapshot, child: TenantName, above: TenantName, reserved: Reserved
-    ) -> None:
+    def __init__(self, snapshot: Snapshot, child: _Child, reserved: Reserved) -> None:
         tree = snapshot.tree
         self._child = child
-        self._above = above
         self._declarations = dict(tree.declarations)
         merged = Tree(declarations=self._declarations, entitled_namespaces=tree.entitled_namespaces)
         self.book = Ledger(tree=merged, used_units=dict(snapshot.counted().used_units))
         for tenant, amounts in sorted(reserved.items()):
-            if tenant != child:
+            if tenant != child.name:
                 self._promise(tenant, amounts)
-        own = merged.declared(child)
-        touched = {key for tenant, key in self.book.used_units if tenant == child} | own.keys()
-        for key in touched:
-            self.book.charge(above, key, -self._share(child, key))
+        for key in child.raised:
+            self.book.charge(child.above, key, -self._share(child.name, key))
 
     def takes(self, key: QuotaKey, units: Units) -> bool:
         """Say whether every tenant above leaves so much."""
-        return all(units <= bound.left for bound in budgets.bounds(self.book, self._above, key))
+        return all(
+            units <= bound.left for bound in budgets.bounds(self.book, self._child.above, key)
+        )
 
     def too_much(self, bound: Bound, wanted: Units, *, passing: bool) -> TooMuch:
         """Return the objection of one budget."""
         promised = sum(
             declared.units.get(bound.key, 0)
             for tenant, declared in self._declarations.items()
-            if tenant != self._child and tenancy.parent(tenant) == bound.tenant
+            if tenant != self._child.name and tenancy.parent(tenant) == bound.tenant
         )
-        own = bound.tenant == self._above
+        own = bound.tenant == self._child.above
         return TooMuch(
             key=bound.key,
             wanted=wanted,
@@ -232,10 +239,11 @@ class _Pool:
 
         Beside the child that is the larger amount; above the child it is the smaller.
         """
-        is_above = tenant in self.book.tree.line(self._above)
+        is_above = tenant in self.book.tree.line(self._child.above)
         above = tenancy.parent(tenant)
         declared = dict(self.book.tree.declared(tenant))
-        for key, units in amounts.items():
+        for key in amounts.keys() & self._child.raised.keys():
+            units = amounts[key]
             held = declared.get(key, units)
             before = self._share(tenant, key)
             declared[key] = min(held, units) if is_above else max(held, units)

@@ -8,7 +8,7 @@ import random
 from dataclasses import dataclass, field
 from typing import Final
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu.model import grants, reservations, tenancy
@@ -168,6 +168,7 @@ def take(house, step):
             house.stored.pop(tenant, None)
 
 
+@settings(deadline=None)
 @given(rolls)
 def test_no_tenant_comes_to_promise_more_than_it_declares(dice):
     house = a_house(dice)
@@ -176,6 +177,7 @@ def test_no_tenant_comes_to_promise_more_than_it_declares(dice):
         assert house.overdrawn() <= house.excused, step
 
 
+@settings(deadline=None)
 @given(rolls)
 def test_what_stays_is_lowered_or_removed_always_passes(dice):
     house, tenant, units = a_house(dice), dice.choice(TENANTS), amount(dice)
@@ -186,6 +188,7 @@ def test_what_stays_is_lowered_or_removed_always_passes(dice):
         assert house.books == {}
 
 
+@settings(deadline=None)
 @given(rolls)
 def test_one_write_alone_passes_just_where_nobody_above_would_be_overdrawn(dice):
     house, tenant, units = a_house(dice), dice.choice(TENANTS[1:]), dice.randint(0, 9)
