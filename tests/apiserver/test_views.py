@@ -166,11 +166,29 @@ async def test_a_final_answer_costs_no_proof():
         assert source.proofs == 0
 
 
+class Slow(FakeSource):
+    """A source that proves nothing before `go`."""
+
+    def __init__(self, now: World) -> None:
+        super().__init__(now)
+        self.go = asyncio.Event()
+
+    async def progress(self) -> None:
+        await super().progress()
+        await self.go.wait()
+
+
 async def test_one_proof_serves_all_who_came_before_it():
-    source = FakeSource(world("a"))
-    async with running(source) as (views, _):
-        await asyncio.gather(*(views.ask(names, is_final=lambda _: False) for _ in range(30)))
-    assert source.proofs <= 2
+    source, loop, put = Slow(world("a")), asyncio.get_running_loop(), []
+
+    def question(one: World) -> None:
+        put.append(names(one))
+        if len(put) == 30:
+            loop.call_soon_threadsafe(loop.call_later, 0.05, source.go.set)
+
+    async with running(source, pace=Pace(fresh=0.02, prove=5.0, longest=5.0)) as (views, _):
+        await asyncio.gather(*(views.ask(question, is_final=lambda _: False) for _ in range(30)))
+    assert source.proofs == 2
 
 
 async def test_an_answer_stands_when_nobody_can_say_whether_it_is_current(logs):
