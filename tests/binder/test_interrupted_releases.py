@@ -8,7 +8,7 @@ from gpu.config import Config
 from tests.binder import interrupting, raws
 from tests.binder.interrupting import SETTLES, Case, held, used, vmi
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.timeout(120)]  # every prefix of the writes
 
 OFF = replace(Config(), enabled=False)
 NOW = "2026-01-02T03:04:05Z"

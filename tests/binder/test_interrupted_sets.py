@@ -8,7 +8,7 @@ from gpu.config import Config, Guard, RunningGuests
 from tests.binder import interrupting, raws
 from tests.binder.interrupting import SETTLES, Case, held, lost, used, vmi
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.timeout(120)]  # every prefix of the writes
 
 CLASSES = [
     raws.a_class(meta={"finalizers": []}),

@@ -10,7 +10,7 @@ from gpu.binder import phases, results
 from gpu.binder.changes import ClaimStatus, Place
 from gpu.binder.phase import Scene
 from gpu.config import Config
-from gpu.model import mates, orders
+from gpu.model import mates, orders, turns
 from gpu.model.orders import Accepted
 from gpu.objects.claims import Phase
 from tests import strategies
@@ -117,6 +117,7 @@ def after(world, wanted, data):
 def test_what_a_new_order_is_told_is_what_judging_each_before_it_gives(world, data):
     snapshot = world.snapshot
     slow = snapshot.draft()
+    turns.serve_lost(slow)
     for claim in orders.waiting(slow):
         spot, why = naive_orders.judge(slow, orders.of(claim, mates.of(slow, claim)))
         for one in () if why else (*spot.gathered, claim):
