@@ -9,12 +9,14 @@ from typing import Final
 from bench import house
 from bench.figures import Collected, Goal, Sense, Take
 from gpu import keys
-from gpu.model import budgets, orders
+from gpu.model import budgets, grants, orders
+from gpu.model.grants import Change
 from gpu.model.orders import Order
+from gpu.model.reservations import Reserved
 from gpu.model.snapshot import Snapshot
 from gpu.objects import tenants
 from gpu.objects.tenants import Namespace, TenantRelease
-from gpu.units import ClassName, TenantName, Units
+from gpu.units import ClassName, QuotaKey, TenantName, Units
 from gpu.world import World
 
 HELD: Final = 10_000
@@ -22,6 +24,8 @@ NODES: Final = 1_000
 TENANTS: Final = 1_000
 _WIDE: Final = 10
 _ASKED: Final = 1_000
+_RESERVED: Final = 64
+"""Tenants whose quotas were changed in the last half minute: many."""
 _SHARE: Final = 20
 """Units of `total` each tenant at the bottom declares; those above declare what is below, and more."""
 _OVER: Final = Goal(take=Take.P99, sense=Sense.AT_MOST, value=1)
@@ -51,6 +55,8 @@ def measure(got: Collected) -> None:
         ("budgets of an order", over, _OVER),
         ("order verdict", check, _CHECK),
         ("all gates of a tenant", _gates(snapshot), None),
+        ("quotas of a new tenant", _grants(snapshot, {}), _CHECK),
+        (f"the same beside {_RESERVED} reservations", _grants(snapshot, _reserved()), None),
     ):
         took = [_ms(lambda: ask(tenant, name)) for tenant, name in asked]  # noqa: B023 - asked at once
         got.add(f"model: {what}, {_AMONG}", "ms", took, goal=goal, note=_NOTE)
@@ -109,6 +115,23 @@ def _release(tenant: TenantName) -> TenantRelease:
 
 def _gates(snapshot: Snapshot) -> Callable[[TenantName, ClassName], object]:
     return lambda tenant, _: budgets.gates(snapshot, tenant)
+
+
+def _grants(snapshot: Snapshot, reserved: Reserved) -> Callable[[TenantName, ClassName], object]:
+    """Return a question for the quotas of a new sibling; what is reserved is other tenants'."""
+
+    def judge(tenant: TenantName, name: ClassName) -> object:
+        above = tenant.rpartition("-")[0]
+        wanted = {keys.QUOTA_TOTAL: 2, keys.quota_key_of_class(name): 1}
+        change = Change(tenant=TenantName(f"{above}-new"), new=wanted)
+        return grants.judge(snapshot, change, reserved)
+
+    return judge
+
+
+def _reserved() -> Reserved:
+    found = itertools.islice(_deepest(), _RESERVED)
+    return {tenant: {QuotaKey(keys.QUOTA_TOTAL): Units(_SHARE + 1)} for tenant in found}
 
 
 def _ms(ask: Callable[[], object]) -> float:
