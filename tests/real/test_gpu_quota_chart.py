@@ -154,6 +154,3 @@ async def test_while_the_product_is_away_the_list_is_all_there_is(site):
     await sites.until(away, 60, "the API unavailable")
     assert await rendered(site, {H100: 4}) == both
     assert await rendered(site, {H100: 4}, resourceNames=[H100]) == {f"requests.{H100}": "4"}
-
-    await site.product.uninstall()
-    assert await rendered(site, {H100: 4}) == both
