@@ -26,7 +26,7 @@ POINTS = 8
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def site(binaries_built, tmp_path_factory):
     async with sites.opened(
-        tmp_path_factory.mktemp("crashes"), start=False, values=chart.ORDERS_WAIT
+        tmp_path_factory.mktemp("crashes"), start=False, values=chart.UNATTENDED
     ) as opened:
         await opened.offer("h100")
         await opened.tenant("tenant-a")
