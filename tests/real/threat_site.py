@@ -1,0 +1,139 @@
+"""Who attacks, by role; which guard refuses; and an own sum of what each tenant holds."""
+
+import re
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from devcluster import tenants
+from gpu.cluster import errors
+from gpu.cluster.client import Client
+from gpu.objects import kinds
+from tests.real.site import H100, Site
+
+Json = dict[str, Any]
+
+ORDERERS: Final = ("admin", "super-admin", "account", "ancestor's account")
+"""Whom the host's roles let order in the tenant's namespace."""
+ROLES: Final = ("view", "use", *ORDERERS)
+TRUSTED: Final = "trusted"
+"""No role of the host's: a person with every right in the tenant's namespace, whom only policies stop."""
+EVERYBODY: Final = (*ROLES, TRUSTED)
+PASSED: Final = "passed"
+
+_GUARDS: Final = (
+    (re.compile(r"ValidatingAdmissionPolicy 'cozystack-gpu-([a-z-]+)-policy'"), "policy {}"),
+    (re.compile(r'admission webhook "([a-z.-]+)\.gpu\.cozystack\.io" denied'), "webhook {}"),
+    (re.compile(r'User "[^"]*" cannot '), "rbac"),
+)
+
+
+def attacker(site: Site, tenant: str, role: str) -> Client:
+    """Return a client of somebody of a tenant, with the rights of that role and no more."""
+    if role in tenants.LEVELS:
+        return site.person(tenant, role)
+    if role == TRUSTED:
+        return site.admin.acting_as(f"trusted@{tenant}", ["system:authenticated"])
+    home = tenants.line(tenant)[1] if role == "ancestor's account" else tenant
+    groups = ("system:serviceaccounts", f"system:serviceaccounts:{home}", "system:authenticated")
+    return site.admin.acting_as(f"system:serviceaccount:{home}:{home}", groups)
+
+
+async def trust(site: Site, tenant: str) -> None:
+    """Give the trusted person of a tenant every right in its namespace."""
+    group = "rbac.authorization.k8s.io"
+    body = {
+        "metadata": {"name": "trusted", "namespace": tenant},
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"kind": "User", "apiGroup": group, "name": f"trusted@{tenant}"}],
+    }
+    await site.admin.create(tenants.ROLE_BINDINGS, body)
+
+
+async def said(attempt: Awaitable[object]) -> str:
+    """Return the words with which an attempt is refused; empty when it passes."""
+    try:
+        await attempt
+    except errors.ApiError as error:
+        return error.message
+    return ""
+
+
+def guard(words: str) -> str:
+    """Say who refused: `rbac`, `policy TOPIC`, `webhook NAME`; the words where none of these did."""
+    if not words:
+        return PASSED
+    for pattern, name in _GUARDS:
+        found = pattern.search(words)
+        if found:
+            return name.format(*found.groups())
+    return words
+
+
+async def guards(attempts: Mapping[str, Awaitable[object]]) -> dict[str, str]:
+    """Make attempts one after the other; say who refused each."""
+    return {name: guard(await said(attempt)) for name, attempt in attempts.items()}
+
+
+def by(**roles: Iterable[str]) -> dict[str, str]:
+    """Return which guard stops whom: `by(rbac=ROLES)`; `policy_claim_marks` is `policy claim-marks`."""
+    return {
+        role: name.replace("_", " ", 1).replace("_", "-")
+        for name, them in roles.items()
+        for role in them
+    }
+
+
+def a_claim(name: str, tenant: str, class_name: str = "h100", count: int = 1, **meta: Any) -> Json:
+    """Return an order."""
+    return {
+        "metadata": {"name": name, "namespace": tenant, **meta},
+        "spec": {"className": class_name, "count": count},
+    }
+
+
+def a_pod(tenant: str, *, init: bool = False, plain: bool = False) -> Json:
+    """Return pod `raw` that asks for a unit in a container or an init container, or for nothing."""
+    asking = {"name": "c", "image": "i", "resources": {"limits": {H100: "1"}}}
+    nothing = {"name": "c", "image": "i"}
+    spec: Json = {"containers": [nothing if init or plain else asking]}
+    if init:
+        spec["initContainers"] = [asking | {"name": "first"}]
+    return {"metadata": {"name": "raw", "namespace": tenant}, "spec": spec}
+
+
+def a_vmi(tenant: str, *places: str) -> Json:
+    """Return VMI `raw` that asks for a unit in each place: `gpus`, `hostDevices`, `limits`, `requests`."""
+    device = [{"name": "a", "deviceName": H100}]
+    devices = {place: device for place in places if place in {"gpus", "hostDevices"}}
+    amounts = {place: {H100: "1"} for place in places if place in {"limits", "requests"}}
+    domain = {"devices": devices, "resources": amounts}
+    return {"metadata": {"name": "raw", "namespace": tenant}, "spec": {"domain": domain}}
+
+
+async def held(site: Site) -> dict[str, int]:
+    """Return units that are Bound or Lost, by namespace: an own sum, past every model."""
+    sums: dict[str, int] = {}
+    for claim in await site.claims():
+        if (claim.get("status") or {}).get("phase") in {"Bound", "Lost"}:
+            home = claim["metadata"]["namespace"]
+            sums[home] = sums.get(home, 0) + claim["spec"]["count"]
+    return sums
+
+
+async def pool(site: Site, tenant: str) -> int:
+    """Return what a tenant and all below it hold; fails when a node is over-booked."""
+    await site.booked()
+    sums = await held(site)
+    return sum(
+        units for home, units in sums.items() if home == tenant or home.startswith(f"{tenant}-")
+    )
+
+
+async def given_back(site: Site, tenant: str, names: Sequence[str] = ()) -> None:
+    """Delete claims of a tenant, or all of them, and wait until they are gone."""
+    page = await site.admin.list_all(kinds.GPU_CLAIMS, tenant)
+    found = names or [item["metadata"]["name"] for item in page.items]
+    for name in found:
+        await site.admin.delete(kinds.GPU_CLAIMS, name, tenant)
+    for name in found:
+        await site.gone(tenant, name, within=20)
