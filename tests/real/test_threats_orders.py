@@ -1,12 +1,14 @@
 """Attacks on orders and holds, by every role: forged, marked, another's, raw, owned, kept, not entitled."""
 
+import json
+
 import pytest
 import pytest_asyncio
 
 from devcluster import guests
 from gpu import keys
+from gpu.cluster import urls
 from gpu.objects import kinds
-from gpu.objects.kinds import Kind
 from tests.real import site as sites
 from tests.real import threat_site as threats
 from tests.real.threat_site import EVERYBODY, ORDERERS, ROLES, TRUSTED, a_claim, attacker, by
@@ -20,6 +22,7 @@ MARK = {keys.TEMPLATE_CLAIM_LABEL: "true"}
 OWN_FINALIZER = "tenant.example.com/kept"
 REPLICA_SETS = "system:serviceaccount:kube-system:replicaset-controller"
 AT = "2026-01-01T00:00:00Z"
+JSON = {"Content-Type": "application/json"}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -73,12 +76,7 @@ async def stored(site):
     return meta, claim["spec"], status, names
 
 
-PLACEMENT = {
-    "phase": "Lost",
-    "nodeName": "gpu-9",
-    "boundAt": AT,
-    "term": 99,
-}
+PLACEMENT = {"phase": "Lost", "nodeName": "gpu-9", "boundAt": AT, "term": 99}
 BELIEVED = {
     "attachedTo": {"name": "vm", "admission": "a", "since": AT},
     "rejectedNodes": [{"node": "gpu-1", "until": "2099-01-01T00:00:00Z"}],
@@ -278,17 +276,6 @@ async def test_a_vm_of_any_shape_may_name_a_gpu_and_never_starts(site, shape):
     await site.admin.delete(kinds.VMS, "raw", A)
 
 
-def an_owner(kind: Kind, name: str, uid: str):
-    return {
-        "apiVersion": kind.api_version,
-        "kind": kind.kind,
-        "name": name,
-        "uid": uid,
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
-
-
 @pytest.mark.parametrize("role", ORDERERS)
 async def test_an_order_that_looks_like_the_controllers_is_judged_like_any(site, role):
     """Owned by a VMI as template claims are, with our finalizer and our annotations, over its budget."""
@@ -296,7 +283,7 @@ async def test_an_order_that_looks_like_the_controllers_is_judged_like_any(site,
         "costume",
         A,
         count=3,
-        ownerReferences=[an_owner(kinds.VMIS, "vm", "no-such-uid")],
+        ownerReferences=[threats.an_owner(kinds.VMIS, "vm", "no-such-uid")],
         finalizers=[keys.CLAIM_FINALIZER],
         annotations={keys.TEMPLATE_CLAIM_LABEL: "true"},
     )
@@ -306,7 +293,7 @@ async def test_an_order_that_looks_like_the_controllers_is_judged_like_any(site,
 
 
 async def test_a_claim_whose_owner_is_gone_is_collected_and_its_units_come_back(site):
-    owner = an_owner(kinds.GPU_CLASSES, "h100", "no-such-uid")
+    owner = threats.an_owner(kinds.GPU_CLASSES, "h100", "no-such-uid")
     body = a_claim("orphan", A, ownerReferences=[owner])
     await site.person(A).create(kinds.GPU_CLAIMS, body)
     await site.gone(A, "orphan", within=30)
@@ -316,7 +303,7 @@ async def test_a_claim_whose_owner_is_gone_is_collected_and_its_units_come_back(
 
 
 async def test_owners_and_finalizers_of_a_held_claim_are_changed_by_no_role(site):
-    owner = an_owner(kinds.GPU_CLASSES, "h100", "no-such-uid")
+    owner = threats.an_owner(kinds.GPU_CLASSES, "h100", "no-such-uid")
     changes = {
         "owners": {"ownerReferences": [owner]},
         "ours off": {"finalizers": None},
@@ -357,6 +344,31 @@ async def test_a_claim_kept_by_a_finalizer_of_its_own_counts_until_it_is_gone(si
     assert await site.booked() == {"gpu-1": 4}
     await site.admin.patch(kinds.GPU_CLAIMS, "kept", {"metadata": {"finalizers": None}}, A)
     await site.gone(A, "kept", within=20)
+
+
+@pytest.mark.parametrize("propagation", ["Foreground", "Orphan"])
+async def test_however_a_claim_is_deleted_its_units_come_back_once_and_its_record_ends(
+    site, propagation
+):
+    await site.order(A, "going", "h100", 2)
+    await site.bound(A, "going", within=20)
+    where = urls.path(kinds.GPU_CLAIMS, A, "going")
+    how = json.dumps({"propagationPolicy": propagation, "gracePeriodSeconds": 0}).encode()
+    answer = await site.person(A).raw("DELETE", where, body=how, headers=JSON)
+    assert answer.status == 200, answer.body
+    await site.gone(A, "going", within=30)
+
+    async def no_record():
+        page = await site.admin.list_all(kinds.WORKLOADS, A)
+        return "gpuclaim-going" not in {one["metadata"]["name"] for one in page.items}
+
+    await sites.until(no_record, 30, "the usage record gone")
+
+
+async def test_no_role_deletes_claims_by_the_collection(site):
+    for role in ROLES:
+        answer = await attacker(site, A, role).raw("DELETE", urls.path(kinds.GPU_CLAIMS, A))
+        assert (answer.status, b"deletecollection" in answer.body) == (403, True), role
 
 
 @pytest.mark.parametrize("role", EVERYBODY)

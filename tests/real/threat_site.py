@@ -8,6 +8,7 @@ from devcluster import tenants
 from gpu.cluster import errors
 from gpu.cluster.client import Client
 from gpu.objects import kinds
+from gpu.objects.kinds import Kind
 from tests.real.site import H100, Site
 
 Json = dict[str, Any]
@@ -108,6 +109,12 @@ def a_vmi(tenant: str, *places: str) -> Json:
     amounts = {place: {H100: "1"} for place in places if place in {"limits", "requests"}}
     domain = {"devices": devices, "resources": amounts}
     return {"metadata": {"name": "raw", "namespace": tenant}, "spec": {"domain": domain}}
+
+
+def an_owner(kind: Kind, name: str, uid: str) -> Json:
+    """Return an owner reference as a controller sets it."""
+    about = {"apiVersion": kind.api_version, "kind": kind.kind, "name": name, "uid": uid}
+    return {**about, "controller": True, "blockOwnerDeletion": True}
 
 
 async def held(site: Site) -> dict[str, int]:
