@@ -342,6 +342,7 @@ async def test_a_claim_kept_by_a_finalizer_of_its_own_counts_until_it_is_gone(si
     assert "is 4 and 4 are used" in words
     assert await threats.pool(site, A) == 4
     assert await site.booked() == {"gpu-1": 4}
+    assert await site.admin.get(kinds.WORKLOADS, "gpuclaim-kept", A)  # billed on
     await site.admin.patch(kinds.GPU_CLAIMS, "kept", {"metadata": {"finalizers": None}}, A)
     await site.gone(A, "kept", within=20)
 
