@@ -1,11 +1,13 @@
 """The quota gate on a real control plane, with two replicas: races, words, and who is not concerned."""
 
 import asyncio
+import json
 
 import pytest
 import pytest_asyncio
 
 from devcluster import product
+from devcluster.errors import CommandError
 from gpu import keys
 from gpu.cluster import errors
 from gpu.objects import kinds
@@ -125,6 +127,24 @@ async def test_an_unbounded_parent_hides_no_grandparent(gate):
     assert "quota of 4 that tenant-grand leaves to the parent tenant" in caught.value.message
     await gate.create("tenant-grand-m", "n", {KEY: 4})
     assert await gate.reserved("tenant-grand") == {"tenant-grand-m-n": {KEY: 4}}
+
+
+async def test_kubectl_prints_the_object_the_key_and_the_numbers(gate):
+    await gate.parent("tenant-said", 4)
+    body = {
+        "apiVersion": TENANTS.api_version,
+        "kind": TENANTS.kind,
+        "metadata": {"name": "c", "namespace": "tenant-said"},
+        "spec": {"resourceQuotas": {KEY: 5}},
+    }
+    with pytest.raises(CommandError) as caught:
+        await gate.site.cp.kubectl("create", "--filename=-", stdin=json.dumps(body))
+    assert str(caught.value).endswith(
+        f'The Tenant "c" is invalid: spec.resourceQuotas[{KEY}]: Forbidden: requested 5 exceeds the '
+        f'parent tenant\'s remaining "{KEY}" quota of 4 (parent allows 4, 0 already allocated to '
+        "sibling tenants, 0 currently in use by the parent pool); a child tenant may not be granted "
+        "more quota than its parent has left"
+    )
 
 
 async def test_units_that_the_parent_holds_are_not_promised(gate):
