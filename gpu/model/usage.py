@@ -166,6 +166,21 @@ def owner_of(workload: Workload) -> str:
     )
 
 
+def is_orphan(workload: Workload) -> bool:
+    """Say whether it is a record from which its owner was taken: its claim was deleted that way.
+
+    Only records say that they are a gpuclaim's, and nobody but the controller makes one.
+    """
+    return is_ours(workload) and workload.kind == KIND and not workload.meta.owners
+
+
+def can_own(claim: GPUClaim, orphan: Workload) -> bool:
+    """Say whether an orphan is a claim's and not that of an earlier claim of its name."""
+    return name_of(ClaimName(claim.meta.name)) == orphan.meta.name and (
+        claim.meta.created <= orphan.meta.created
+    )
+
+
 def says(workload: Workload, record: Record) -> bool:
     """Tell whether a stored record is as it should be; more labels than wanted are let be."""
     return (

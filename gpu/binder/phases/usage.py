@@ -86,7 +86,9 @@ def _is_marked(scene: Scene) -> bool:
 def _standing(scene: Scene, plan: _Plan) -> Standing:
     memory = scene.sightings.records
     fought_over = usage.fought_over(memory)
-    unowned = {key for key, _, owner in plan.known.others() if not owner}
+    unowned = {
+        key for key, found, owner in plan.known.others() if not owner and not usage.is_orphan(found)
+    }
     taken = tuple(
         str(key) for key in (_key(claim) for claim in plan.holders if unowned) if key in unowned
     )
@@ -134,6 +136,8 @@ def _records(scene: Scene, plan: _Plan) -> Iterator[WriteRecord]:
                 known.agreed[owner] = key
             else:
                 yield WriteRecord(claim=claim, record=record, uid=there.meta.uid)
+        elif usage.is_orphan(there) and usage.can_own(claim, there):
+            yield WriteRecord(claim=claim, record=record, uid=there.meta.uid)
 
 
 def _may_make(scene: Scene, claim: GPUClaim) -> bool:
@@ -149,24 +153,38 @@ def _may_make(scene: Scene, claim: GPUClaim) -> bool:
 
 def _strays(scene: Scene, plan: _Plan) -> Iterator[DropRecord]:
     """Yield records whose claim is no more, or which are not the one record of their claim."""
-    doubted = [other for other in plan.known.others() if other[2]]
+    doubted = [other for other in plan.known.others() if other[2] or usage.is_orphan(other[1])]
     if not doubted:
         return
-    named = {claim.meta.uid: _key(claim) for claim in scene.draft.claims()}
+    claims = {_key(claim): claim for claim in scene.draft.claims()}
+    uids = {claim.meta.uid for claim in claims.values()}
     for key, found, owner in doubted:
-        if named.get(owner) == key or found.meta.deleting:
+        if found.meta.deleting or _is_of(claims.get(key), found, owner):
             continue
-        if owner not in named and _is_unread(scene, found):
+        if owner not in uids and _is_unread(scene, found):
             continue
         if not scene.leaves_alone(changes.object_set(WORKLOADS, key)):
             yield DropRecord(key=key, uid=found.meta.uid)
 
 
+def _is_of(claim: GPUClaim | None, record: Workload, owner: str) -> bool:
+    """Say whether a record is that of the claim whose name it bears."""
+    if claim is None:
+        return False
+    return claim.meta.uid == owner if owner else usage.can_own(claim, record)
+
+
 def _is_unread(scene: Scene, record: Workload) -> bool:
     """Say whether its claim may be one that cannot be read."""
+    home = record.meta.namespace
+    if not record.meta.owners:
+        return any(
+            usage.name_of(ClaimName(key.name)) == record.meta.name
+            for key in scene.world.unreadable_claims
+            if key.namespace == home
+        )
     return any(
-        ObjectKey(record.meta.namespace, owner.name) in scene.world.unreadable_claims
-        for owner in record.meta.owners
+        ObjectKey(home, owner.name) in scene.world.unreadable_claims for owner in record.meta.owners
     )
 
 

@@ -189,6 +189,45 @@ def test_a_foreign_workload_that_bears_a_records_name_is_told_of_and_let_be():
     assert told(found) == Standing(kept=Kept.NAME_TAKEN, taken=("tenant-a/gpuclaim-x",))
 
 
+# Whose owner was taken off: a claim deleted with `--cascade=orphan`.
+
+
+def an_orphan(claim="x", *, created="2026-01-01T00:00:00Z", **status):
+    raw = raws.a_record(claim)
+    meta = raw["metadata"] | {"uid": "uid-record", "creationTimestamp": created}
+    return {"metadata": meta | {"ownerReferences": []}, "status": raw["status"] | status}
+
+
+def a_holder(**meta):
+    dated = {"uid": "uid-x", "creationTimestamp": "2026-01-01T00:00:00Z"}
+    return raws.a_claim(meta=dated | meta, status=raws.bound("n1"))
+
+
+@pytest.mark.parametrize("meta", [{}, raws.DELETED], ids=["held", "going"])
+def test_the_record_of_a_claim_that_is_still_there_is_owned_by_it_again(meta):
+    found = scene(claims=[a_holder(**meta)], workloads=[an_orphan(operational=False)])
+    assert written(found) == [("uid-record", RECORD)]
+    assert drops(found) == []
+    assert told(found) == Standing(kept=Kept.PLAIN)
+
+
+def test_the_orphan_of_a_claim_that_is_gone_is_dropped():
+    assert drops(scene(claims=[], workloads=[an_orphan()])) == ["tenant-a/gpuclaim-x"]
+
+
+def test_a_later_claim_of_the_same_name_gets_a_record_of_its_own():
+    later = a_holder(creationTimestamp="2026-01-01T00:00:01Z")
+    found = scene(claims=[later], workloads=[an_orphan()])
+    assert drops(found) == ["tenant-a/gpuclaim-x"]
+    assert written(found) == []
+
+
+def test_the_orphan_of_a_claim_that_cannot_be_read_is_kept():
+    found = scene(workloads=[raws.a_record(), an_orphan("odd")])
+    world = replace(found.world, unreadable_claims=frozenset({ObjectKey("tenant-a", "odd")}))
+    assert drops(replace(found, world=world)) == []
+
+
 # Under a monitor.
 
 
