@@ -129,7 +129,7 @@ class Passes:
         if course.problem:
             run.tell_problem()
         await run.save(scene, course.problem)
-        self.sightings = _stored(self.sightings, run.recorded)
+        self.sightings = _stored(self.sightings, run.recorded, run.remade)
         if run.is_done:
             self._expected = await self.view.expected(self.in_thread)
         return await self.in_thread(run.report)
@@ -154,6 +154,8 @@ class _Run:
     failed: list[Failed] = field(default_factory=list)
     recorded: set[str] = field(default_factory=set)
     """Uids of claims whose usage record was stored in this pass."""
+    remade: set[str] = field(default_factory=set)
+    """Of them those that are being deleted and had none."""
     healed: str = ""
     saved: str = ""
     not_saved: str = ""
@@ -204,11 +206,11 @@ class _Run:
             if isinstance(change, WriteSettings) and done.written[WriteSettings.__name__]:
                 self.healed = change.problem
         complete = frozenset(done.complete)
-        self.recorded |= {
-            change.claim.meta.uid
-            for change in wanted
-            if isinstance(change, WriteRecord) and changes.set_of(change) in complete
-        }
+        for change in wanted:
+            if isinstance(change, WriteRecord) and changes.set_of(change) in complete:
+                self.recorded.add(change.claim.meta.uid)
+                if change.claim.meta.deleting and not change.uid:
+                    self.remade.add(change.claim.meta.uid)
         self.again |= done.written[DropFinalizer.__name__] > 0
         self.again |= any(_frees(it) for it in wanted if changes.set_of(it) in complete)
         # Records wait for the monitor they are kept under.
@@ -301,12 +303,17 @@ def _observe(old: Sightings, world: World, now: datetime) -> Sightings:
         owners=map(_OWNER, known.there.values()),
         now=now,
     )
+    if records.remade:
+        going = {claim.meta.uid for claim in world.snapshot.deleting}
+        records = replace(records, remade=records.remade & going)
     return replace(pods, records=records)
 
 
-def _stored(old: Sightings, uids: Iterable[str]) -> Sightings:
+def _stored(old: Sightings, uids: Iterable[str], remade: Iterable[str]) -> Sightings:
     """Remember records stored in this pass: one may be gone again before the watch shows it."""
-    return replace(old, records=replace(old.records, stored=old.records.stored.union(uids)))
+    records = old.records
+    stored, again = records.stored.union(uids), records.remade.union(remade)
+    return replace(old, records=replace(records, stored=stored, remade=again))
 
 
 def _open(

@@ -28,6 +28,8 @@ SELECTOR: Final = ((keys.USAGE_MONITOR_SELECTOR_LABEL, "true"),)
 STUBBORN: Final = 3
 """Deletions of one record after which whoever deletes it is said to go on doing so."""
 
+_FOREGROUND: Final = "foregroundDeletion"
+"""Kubernetes' own finalizer, while garbage collection deletes what an object owns."""
 _NAME_MOST: Final = 253
 _HASH: Final = 16
 _RESERVED_LABELS: Final = "workloads.cozystack.io/"
@@ -103,11 +105,26 @@ class Memory:
     deletions: Mapping[str, Deletion] = field(default_factory=dict)
     seen: int = 0
     """Deletions by others that this leader has seen."""
+    remade: frozenset[str] = frozenset()
+    """Made anew once while the claim was being deleted: never in a fight with a host that deletes."""
 
 
 def holds(claim: GPUClaim) -> bool:
     """Say whether a claim has a record: Bound and Lost ones do, which count for budgets too."""
     return claim.phase is not Phase.PENDING
+
+
+def is_held_on(claim: GPUClaim) -> bool:
+    """Say whether a claim that is being deleted is kept by a use of it, with nothing left to cascade.
+
+    A deletion in the foreground takes the record before the claim, though a VM may run on for long.
+    """
+    finalizers = claim.meta.finalizers
+    return (
+        claim.attached_to is not None
+        and keys.CLAIM_FINALIZER in finalizers
+        and _FOREGROUND not in finalizers
+    )
 
 
 def name_of(claim: ClaimName) -> str:
@@ -254,4 +271,5 @@ def remember(
         missed={uid: since for uid, since in missed.items() if uid not in gone},
         deletions=deletions,
         seen=old.seen + len(gone),
+        remade=old.remade,
     )

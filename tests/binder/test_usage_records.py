@@ -190,3 +190,22 @@ async def test_a_deletion_is_looked_at_again_a_second_later_and_told_once():
     reports = await rig.until_still()
     assert [report.records_deleted for report in reports] == [1] + [0] * (len(reports) - 1)
     assert [report.records_due for report in reports] == [None] * len(reports)
+
+
+async def test_a_claim_that_goes_while_its_vm_runs_gets_a_record_that_was_taken_anew_once():
+    """Garbage collection takes it in a foreground deletion; a host that takes every one is let be."""
+    used = raws.bound() | raws.attached(uid="vmi-1", pods={"p": "n1"})
+    rig = a_rig()
+    rig.store(
+        claims=[raws.a_claim("x", meta=raws.DELETED, status=used)],
+        vmis=[raws.a_vmi(node="n1", pods={"p": "n1"})],
+        pods=[raws.a_pod("p")],
+    )
+    for _ in range(3):
+        await rig.until_still()
+        await host(rig, always=True)
+        await resynced(rig)
+    made = [write for write in rig.writes(kinds.WORKLOADS) if write[0] != "delete"]
+    assert len(made) == 1
+    assert rig.claim("x") is not None
+    assert condition(rig) == ("True", "NoMonitor")

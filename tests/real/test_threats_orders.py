@@ -1,7 +1,5 @@
 """Attacks on orders and holds, by every role: forged, marked, another's, raw, owned, kept, not entitled."""
 
-import json
-
 import pytest
 import pytest_asyncio
 
@@ -22,7 +20,6 @@ MARK = {keys.TEMPLATE_CLAIM_LABEL: "true"}
 OWN_FINALIZER = "tenant.example.com/kept"
 REPLICA_SETS = "system:serviceaccount:kube-system:replicaset-controller"
 AT = "2026-01-01T00:00:00Z"
-JSON = {"Content-Type": "application/json"}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -345,25 +342,6 @@ async def test_a_claim_kept_by_a_finalizer_of_its_own_counts_until_it_is_gone(si
     assert await site.admin.get(kinds.WORKLOADS, "gpuclaim-kept", A)  # billed on
     await site.admin.patch(kinds.GPU_CLAIMS, "kept", {"metadata": {"finalizers": None}}, A)
     await site.gone(A, "kept", within=20)
-
-
-@pytest.mark.parametrize("propagation", ["Foreground", "Orphan"])
-async def test_however_a_claim_is_deleted_its_units_come_back_once_and_its_record_ends(
-    site, propagation
-):
-    await site.order(A, "going", "h100", 2)
-    await site.bound(A, "going", within=20)
-    where = urls.path(kinds.GPU_CLAIMS, A, "going")
-    how = json.dumps({"propagationPolicy": propagation, "gracePeriodSeconds": 0}).encode()
-    answer = await site.person(A).raw("DELETE", where, body=how, headers=JSON)
-    assert answer.status == 200, answer.body
-    await site.gone(A, "going", within=30)
-
-    async def no_record():
-        page = await site.admin.list_all(kinds.WORKLOADS, A)
-        return "gpuclaim-going" not in {one["metadata"]["name"] for one in page.items}
-
-    await sites.until(no_record, 30, "the usage record gone")
 
 
 async def test_no_role_deletes_claims_by_the_collection(site):

@@ -1,12 +1,15 @@
 """Attacks on budgets: at once, by renaming, by children, by declaring in a loop, by raw pods, by several keys."""
 
 import asyncio
+import contextlib
+import json
 
 import pytest
 import pytest_asyncio
 
 from devcluster import guests, tenants
 from gpu import keys
+from gpu.cluster import urls
 from gpu.objects import kinds
 from tests.real import site as sites
 from tests.real import threat_site as threats
@@ -14,27 +17,35 @@ from tests.real.threat_site import EVERYBODY, ROLES, TRUSTED, a_claim, attacker,
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 
+FLAGS = (*sites.FAST, "--release-settle=2", "--resync=1", "--not-ready-grace=3600")
 KEY = "gpu.cozystack.io/h100"
 TOTAL = keys.QUOTA_TOTAL
 GRANTERS = ("super-admin", "account", "ancestor's account")
 """Whose roles let them write Tenants in the tenant's namespace."""
+JSON = {"Content-Type": "application/json"}
 OTHERS = ("view", "use", "admin")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def site(binaries_built, tmp_path_factory):
-    async with sites.opened(tmp_path_factory.mktemp("threats-tenants")) as opened:
+    async with sites.opened(tmp_path_factory.mktemp("threats-tenants"), flags=FLAGS) as opened:
         await opened.node("gpu-1", 64)
         await opened.offer("h100")
         await opened.tenant(keys.TENANT_ROOT)
-        yield opened
+        beating = asyncio.create_task(opened.nodes.heartbeat(every=0.5))  # noqa: TID251 -- ends here
+        try:
+            yield opened
+        finally:
+            beating.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await beating
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def raw_allowed(site):
     """Have the product started anew by a hoster who allows raw names, and wait until that is in force."""
     await site.product.stop()
-    await site.product.start(flags=(*sites.FAST, "--raw-resource-names=allowed"))
+    await site.product.start(flags=(*FLAGS, "--raw-resource-names=allowed"))
     await site.tenant("tenant-tries")
     body = a_raw_pod("tenant-tries")
 
@@ -116,6 +127,57 @@ async def test_deleting_and_ordering_anew_in_a_loop_never_holds_more(site):
     await settled(site, tenant)
     assert await threats.pool(site, tenant) <= 4
     await threats.given_back(site, tenant)
+
+
+@pytest.mark.parametrize("propagation", ["Background", "Orphan", "Foreground"])
+async def test_a_hold_stays_recorded_however_its_claim_is_deleted(site, propagation):
+    """Its VM runs on, so it is held on; what the claim owns is all that cascading could reach."""
+    tenant = f"tenant-bill{propagation.lower()}"
+    await site.tenant(tenant, total=4)
+    await site.order(tenant, "mine", "h100", 3)
+    await site.bound(tenant, "mine", within=20)
+    vm = guests.Guests(site.admin, tenant)
+    await vm.define("vm", ["mine"])
+    start = await vm.start("vm", node="gpu-1", claims=["mine"], units={sites.H100: 3})
+    uid = (await site.claim(tenant, "mine"))["metadata"]["uid"]
+    await sites.until(lambda: recorded(site, tenant, uid, 3), 20, "the record")
+    how = json.dumps({"propagationPolicy": propagation}).encode()
+    where = urls.path(kinds.GPU_CLAIMS, tenant, "mine")
+    answer = await site.person(tenant).raw("DELETE", where, body=how, headers=JSON)
+    assert answer.status == 200, answer.body
+
+    async def is_cascaded():
+        found = (await site.claim(tenant, "mine"))["metadata"]
+        return "deletionTimestamp" in found and found["finalizers"] == [keys.CLAIM_FINALIZER]
+
+    await sites.until(is_cascaded, 30, "what cascades has cascaded")
+    await sites.until(lambda: recorded(site, tenant, uid, 3), 20, "the record, still or again")
+    await vm.stop(start)
+    await site.gone(tenant, "mine", within=20)
+    await site.order(tenant, "mine", "h100", 1)
+    await site.bound(tenant, "mine", within=20)
+    uid = (await site.claim(tenant, "mine"))["metadata"]["uid"]
+    await sites.until(lambda: recorded(site, tenant, uid, 1), 30, "a record of the next claim")
+    await threats.given_back(site, tenant)
+    await sites.until(lambda: unrecorded(site, tenant), 30, "no record is left")
+
+
+async def records(site, tenant):
+    page = await site.admin.list_all(kinds.WORKLOADS, tenant)
+    return [one for one in page.items if one["metadata"]["name"] == "gpuclaim-mine"]
+
+
+async def unrecorded(site, tenant):
+    return await records(site, tenant) == []
+
+
+async def recorded(site, tenant, uid, units):
+    """Tell whether there is a record of so many units that the claim owns."""
+    return [
+        one["status"]["resources"]
+        for one in await records(site, tenant)
+        if [owner["uid"] for owner in one["metadata"].get("ownerReferences", [])] == [uid]
+    ] == [{KEY: str(units)}]
 
 
 async def test_a_child_that_declares_nothing_spends_what_its_parent_has(site):

@@ -141,14 +141,13 @@ def _records(scene: Scene, plan: _Plan) -> Iterator[WriteRecord]:
 
 
 def _may_make(scene: Scene, claim: GPUClaim) -> bool:
-    """Say whether a missing record is made now: not for a claim that goes, nor in a fight."""
+    """Say whether a missing record is made now: not in a fight, and for a claim that goes once."""
     memory = scene.sightings.records
-    deletion = memory.deletions.get(claim.meta.uid)
-    return (
-        not claim.meta.deleting
-        and claim.meta.uid not in memory.missed
-        and (deletion is None or scene.now >= deletion.again_at)
-    )
+    uid = claim.meta.uid
+    if claim.meta.deleting:
+        return usage.is_held_on(claim) and uid not in memory.remade
+    deletion = memory.deletions.get(uid)
+    return uid not in memory.missed and (deletion is None or scene.now >= deletion.again_at)
 
 
 def _strays(scene: Scene, plan: _Plan) -> Iterator[DropRecord]:

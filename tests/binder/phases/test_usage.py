@@ -118,6 +118,29 @@ def test_a_claim_that_is_being_deleted_keeps_its_record_and_gets_no_new_one():
     assert [record for _, record in written(found)] == [RECORD]
 
 
+USED = {"name": "vm", "admission": "a"}
+
+
+@pytest.mark.parametrize(
+    ("finalizers", "attached", "memory", "made"),
+    [
+        pytest.param([keys.CLAIM_FINALIZER], USED, Memory(), True, id="in use"),
+        pytest.param(["foregroundDeletion", keys.CLAIM_FINALIZER], USED, Memory(), False, id="now"),
+        pytest.param(["a.example.com/b"], USED, Memory(), False, id="let go"),
+        pytest.param([keys.CLAIM_FINALIZER], None, Memory(), False, id="not in use"),
+        pytest.param(
+            [keys.CLAIM_FINALIZER], USED, Memory(remade=frozenset({"uid-x"})), False, id="once"
+        ),
+    ],
+)
+def test_a_record_that_a_deletion_took_is_made_anew_once_where_a_vm_holds_on(
+    finalizers, attached, memory, made
+):
+    meta = raws.DELETED | {"uid": "uid-x", "finalizers": finalizers}
+    going = raws.a_claim(meta=meta, status=raws.bound("n1") | {"attachedTo": attached})
+    assert written(scene(claims=[going], memory=memory)) == [("", RECORD)] * made
+
+
 def test_nothing_is_made_in_a_namespace_that_is_being_deleted():
     going = raws.a_tenant()
     going["metadata"]["deletionTimestamp"] = "2026-01-01T01:00:00Z"
