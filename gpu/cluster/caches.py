@@ -37,6 +37,8 @@ class Watched:
     scope: reflector.Scope = reflector.EVERYTHING
     optional: bool = False
     """Another product's kind: it may be served later or never, and nothing waits for it."""
+    lingers: Callable[[Any], bool] | None = None
+    """Which of its objects are still shown for a while once they are deleted."""
 
 
 WATCHED: Final = (
@@ -45,7 +47,8 @@ WATCHED: Final = (
     Watched(kind=kinds.GPU_NODES, view=nodes.GPUNode, decode=nodes.decode_inventory),
     Watched(kind=kinds.GPU_BINDERS, view=binders.GPUBinder, decode=binders.decode),
     Watched(kind=kinds.NODES, view=nodes.Node, decode=nodes.decode),
-    Watched(kind=kinds.PODS, view=pods.Pod, decode=pods.decode),
+    # A finished pod may be gone 60 ms later: its end is evidence, and passes must get to see it.
+    Watched(kind=kinds.PODS, view=pods.Pod, decode=pods.decode, lingers=lambda pod: not pod.live),
     Watched(kind=kinds.NAMESPACES, view=tenants.Namespace, decode=tenants.decode_namespace),
     Watched(
         kind=kinds.HELM_RELEASES,
@@ -104,7 +107,11 @@ class Caches:
     ) -> None:
         self.reflectors: Mapping[Kind, reflector.Reflector[Any]] = {
             row.kind: reflector.Reflector(
-                api, Store(row.kind, row.decode, report), row.scope, pace=pace, jitter=jitter
+                api,
+                Store(row.kind, row.decode, report, lingers=row.lingers),
+                row.scope,
+                pace=pace,
+                jitter=jitter,
             )
             for row in watched
         }

@@ -22,6 +22,8 @@ Json = Mapping[str, Any]
 Report = Callable[[Kind, ObjectKey, DecodeError], None]
 
 _NOWHERE: Final = ObjectKey("", "")
+MOST_LINGERING: Final = 1024
+"""Deleted objects that stay for their last word; the longest gone go first."""
 
 
 class Store(Generic[T]):
@@ -29,10 +31,18 @@ class Store(Generic[T]):
 
     An object that cannot be decoded is in `malformed` and in nothing else, also when an older
     version of it could be: what it holds is unknown, which is not the same as nothing.
+
+    One that was deleted stays, as its last event shows it, where `lingers` says so of it: a pod may be
+    there for no longer after its end than a reader takes to look again. A new list drops it.
     """
 
     def __init__(
-        self, kind: Kind, decode: Callable[[Json], T], report: Report | None = None
+        self,
+        kind: Kind,
+        decode: Callable[[Json], T],
+        report: Report | None = None,
+        *,
+        lingers: Callable[[T], bool] | None = None,
     ) -> None:
         self.kind = kind
         self.has_synced = False
@@ -51,6 +61,8 @@ class Store(Generic[T]):
         """The objects as `_order` has their keys, so that a change costs a search, not a new list."""
         self._malformed: dict[ObjectKey, DecodeError] = {}
         self._versions: dict[ObjectKey, str] = {}  # of malformed objects
+        self._lingers = lingers
+        self._lingering: dict[ObjectKey, None] = {}
         self._edits = 0
         """Counts what was done to `_sorted`."""
         self._items: tuple[int, tuple[T, ...]] = (0, ())
@@ -129,7 +141,8 @@ class Store(Generic[T]):
         if self._is_old(key, version, equal=False):
             return
         self._advance(version)
-        if self._forget(key):
+        changed = self._stay(key, raw) if self._lingers else self._forget(key)
+        if changed:
             self._signal()
 
     def bookmark(self, raw: Json) -> None:
@@ -153,11 +166,13 @@ class Store(Generic[T]):
         versions: dict[ObjectKey, str],
     ) -> None:
         self._objects, self._malformed, self._versions = objects, malformed, versions
+        self._lingering.clear()
         self._order = sorted(objects)
         self._sorted = list(map(objects.__getitem__, self._order))
         self._edits += 1
 
     def _keep(self, key: ObjectKey, item: T, *, is_new: bool) -> None:
+        self._lingering.pop(key, None)
         at = bisect.bisect_left(self._order, key)
         if is_new:
             self._order.insert(at, key)
@@ -166,6 +181,20 @@ class Store(Generic[T]):
             self._sorted[at] = item
         self._objects[key] = item
         self._edits += 1
+
+    def _stay(self, key: ObjectKey, raw: Json) -> bool:
+        """Have a deleted object stay for its last word, or forget it; returns whether it differs."""
+        before = self._objects.get(key)
+        seen = self._read(key, raw)
+        if isinstance(seen, DecodeError) or self._lingers is None or not self._lingers(seen):
+            return self._forget(key)
+        was_malformed = self._malformed.pop(key, None) is not None
+        self._versions.pop(key, None)
+        self._keep(key, seen, is_new=before is None)
+        self._lingering[key] = None
+        if len(self._lingering) > MOST_LINGERING:
+            self._forget(next(iter(self._lingering)))
+        return was_malformed or before != seen
 
     def _read(self, key: ObjectKey, raw: Json) -> T | DecodeError:
         meta = raw.get("metadata")
@@ -184,6 +213,7 @@ class Store(Generic[T]):
 
     def _forget(self, key: ObjectKey) -> bool:
         self._versions.pop(key, None)
+        self._lingering.pop(key, None)
         if self._objects.pop(key, None) is not None:
             at = bisect.bisect_left(self._order, key)
             del self._order[at], self._sorted[at]

@@ -230,3 +230,57 @@ def test_a_reader_on_another_thread_never_leaves_an_older_tuple_behind(store):
     store._sorted = Slow(store._sorted)
     assert [item.meta.name for item in store.items()] == ["a", "b"]
     assert [item.meta.name for item in store.items()] == ["a", "b", "c"]
+
+
+def lingering():
+    """A store whose things of 9 and more stay for their last word, and what it signalled."""
+    made = things.store(lingers=lambda thing: thing.n >= 9)
+    fill(made, thing("a", 1, n=1), thing("b", 2, n=9), version=10)
+    return made, signals(made)
+
+
+def test_a_deleted_thing_stays_as_its_last_event_shows_it_where_it_lingers():
+    store, seen = lingering()
+    store.remove(thing("a", 11, n=9))
+    assert (things.content(store), len(seen)) == ({"a": 9, "b": 9}, 1)
+
+
+def test_one_that_was_shown_like_that_already_is_not_signalled_again():
+    store, seen = lingering()
+    store.remove(thing("b", 11, n=9))
+    assert (things.content(store), seen) == ({"a": 1, "b": 9}, [])
+
+
+def test_one_that_does_not_linger_goes_at_once():
+    store, seen = lingering()
+    store.remove(thing("a", 11, n=2))
+    assert (things.content(store), len(seen)) == ({"b": 9}, 1)
+
+
+def test_a_new_one_of_the_name_takes_the_place_of_one_that_lingers():
+    store, _ = lingering()
+    store.remove(thing("b", 11, n=9))
+    store.put(thing("b", 12, n=3))
+    store.remove(thing("b", 13, n=3))
+    assert things.content(store) == {"a": 1}
+
+
+def test_a_new_list_drops_what_lingers():
+    store, seen = lingering()
+    store.remove(thing("b", 11, n=9))
+    fill(store, thing("a", 1, n=1), version=12)
+    assert (things.content(store), len(seen)) == ({"a": 1}, 1)
+
+
+def test_what_is_too_much_to_linger_goes_in_the_order_it_went(monkeypatch):
+    monkeypatch.setattr("gpu.cluster.store.MOST_LINGERING", 1)
+    store, _ = lingering()
+    store.remove(thing("b", 11, n=9))
+    store.remove(thing("a", 12, n=9))
+    assert things.content(store) == {"a": 9}
+
+
+def test_one_that_nobody_can_read_at_its_end_goes():
+    store, _ = lingering()
+    store.remove({**thing("b", 11), "spec": {"n": "x"}})
+    assert things.content(store) == {"a": 1}

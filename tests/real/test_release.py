@@ -141,6 +141,20 @@ async def test_a_claim_comes_free_when_its_vm_is_off_and_when_its_vm_never_came(
     await site.gone(TENANT, "kept")
 
 
+async def test_a_pod_that_ended_and_went_while_nobody_looked_has_ended(site, node):
+    """No other evidence can come: its node is not Ready any more."""
+    start = await a_guest(site, "brief")
+    await delete(site, "brief")
+    assert start.pod_uid in await says(site, "brief", "PodNotEnded")
+    site.product.freeze()
+    try:
+        await guests.Guests(site.admin, TENANT).stop(start)
+        await site.nodes.set_ready(node, ready=False)
+    finally:
+        site.product.thaw()
+    await site.gone(TENANT, "brief")
+
+
 async def test_a_force_delete_on_a_dead_node_frees_nothing_until_the_node_is_gone(site, node):
     start = await a_guest(site, "stuck")
     await site.nodes.set_ready(node, ready=False)
