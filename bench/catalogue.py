@@ -22,8 +22,6 @@ TIGHT_UNITS: Final = 8
 TIGHT_TENANT: Final = "tenant-tight"
 TENANT: Final = "tenant-bench"
 PODS_NAMESPACE: Final = "bench-pods"
-FULL_TENANTS: Final = tuple(f"tenant-full{index:03d}" for index in range(100))
-"""Who holds the full house, an equal share each."""
 _WIDTH: Final = 16
 
 
@@ -31,8 +29,7 @@ async def add(admin: client.Client) -> None:
     """Create nodes, class and tenants; as the administrator."""
     await tenants.add(admin, TENANT)
     await tenants.add(admin, TIGHT_TENANT)
-    for name in (PODS_NAMESPACE, *FULL_TENANTS):
-        await admin.create(kinds.NAMESPACES, {"metadata": {"name": name}})
+    await admin.create(kinds.NAMESPACES, {"metadata": {"name": PODS_NAMESPACE}})
     made = simulator.Simulator(admin)
     resources = {RESOURCE: UNITS, POD_RESOURCE: 8}
     nodes = (simulator.Simulated(name=node_name(i), resources=resources) for i in range(NODES))

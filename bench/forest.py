@@ -41,7 +41,7 @@ def measure(got: Collected) -> None:
     snapshot = planted().snapshot
     book = snapshot.counted()
     names = [ClassName(name) for name in house.CLASSES]
-    asked = list(itertools.islice(itertools.cycle(zip(_deepest(), itertools.cycle(names))), _ASKED))
+    asked = list(itertools.islice(itertools.cycle(zip(deepest(), itertools.cycle(names))), _ASKED))
     snapshot.draft()
     orders.queued(snapshot)
 
@@ -65,7 +65,7 @@ def measure(got: Collected) -> None:
 def planted() -> World:
     """Return a full house whose claims belong to the tenants of a deep tree."""
     full = house.full(HELD, NODES).world
-    owners = itertools.cycle(_all())
+    owners = itertools.cycle(every())
     claims = tuple(
         replace(claim, meta=replace(claim.meta, namespace=next(owners))) for claim in full.claims
     )
@@ -74,18 +74,20 @@ def planted() -> World:
         nodes=full.nodes,
         inventory=full.inventory,
         claims=tuple(sorted(claims, key=lambda claim: claim.meta.key)),
-        namespaces=tuple(_namespace(name) for name in (keys.TENANT_ROOT, *_all())),
-        releases=tuple(_release(name) for name in _all()),
+        namespaces=tuple(_namespace(name) for name in (keys.TENANT_ROOT, *every())),
+        releases=tuple(_release(name) for name in every()),
     )
 
 
-def _all() -> tuple[TenantName, ...]:
+def every() -> tuple[TenantName, ...]:
+    """Return the tenants of the tree, those above before those below."""
     tops = [f"tenant-t{index}" for index in range(_WIDE)]
     middle = [f"{top}-m{index}" for top in tops for index in range(_WIDE)]
-    return tuple(map(TenantName, (*tops, *middle))) + tuple(_deepest())
+    return tuple(map(TenantName, (*tops, *middle))) + tuple(deepest())
 
 
-def _deepest() -> Iterator[TenantName]:
+def deepest() -> Iterator[TenantName]:
+    """Yield the tenants at the bottom."""
     rest = TENANTS - _WIDE - _WIDE * _WIDE
     for index in range(rest):
         above = f"tenant-t{index % _WIDE}-m{index // _WIDE % _WIDE}"
@@ -96,9 +98,13 @@ def _namespace(name: str) -> Namespace:
     return tenants.decode_namespace({"metadata": {"name": name, "uid": name}})
 
 
+def share(tenant: TenantName) -> int:
+    """Return the units that a tenant declares of each of its keys."""
+    return int(_SHARE * (_WIDE + 1) ** (3 - tenant.count("-")))
+
+
 def _release(tenant: TenantName) -> TenantRelease:
-    depth = tenant.count("-")
-    total = _SHARE * (_WIDE + 1) ** (3 - depth)
+    depth, total = tenant.count("-"), share(tenant)
     above, _, name = tenant.rpartition("-")
     quotas = {keys.QUOTA_TOTAL: total, keys.quota_key_of_class(house.CLASSES[depth]): total}
     return tenants.decode_release(
@@ -130,7 +136,7 @@ def _grants(snapshot: Snapshot, reserved: Reserved) -> Callable[[TenantName, Cla
 
 
 def _reserved() -> Reserved:
-    found = itertools.islice(_deepest(), _RESERVED)
+    found = itertools.islice(deepest(), _RESERVED)
     return {tenant: {QuotaKey(keys.QUOTA_TOTAL): Units(_SHARE + 1)} for tenant in found}
 
 

@@ -5,12 +5,16 @@ import functools
 from dataclasses import dataclass
 from typing import Any, Final
 
-from bench import bare, catalogue, orders, reads, scrape, stats
+from bench import bare, catalogue, forest, orders, reads, scrape, stats
 from bench.flight import in_flight
 from bench.scrape import Counters
 from bench.stage import Stage
+from devcluster import tenants
 from gpu import keys
+from gpu.cluster import errors
 from gpu.objects import kinds
+from gpu.objects.kinds import Kind
+from gpu.units import TenantName
 
 TRIGGERS: Final = 100
 """Orders that each start a pass."""
@@ -32,13 +36,14 @@ class FullHouse:
 
 
 async def fill(stage: Stage, held: int) -> None:
-    """Make `held` Bound claims of 100 tenants, as a former leader would have left them.
+    """Make `held` Bound claims of a deep tree of tenants, as a former leader would have left them.
 
     Call it while the product is stopped: it would bind them itself, which takes minutes.
     """
-    tenants = catalogue.FULL_TENANTS
+    await in_flight(_WIDTH, (functools.partial(_plant, stage, name) for name in forest.every()))
+    owners = forest.every()
     places = [
-        (tenants[index % len(tenants)], index, catalogue.node_name(index // catalogue.UNITS))
+        (owners[index % len(owners)], index, catalogue.node_name(index // catalogue.UNITS))
         for index in range(held)
     ]
     await in_flight(_WIDTH, (functools.partial(_hold, stage, *place) for place in places))
@@ -73,6 +78,26 @@ def lag_p99(before: Counters | None, after: Counters) -> float | None:
     """Return the bound of the p99 in seconds between two readings, or since the process began."""
     gained = stats.difference(after.buckets(LAG), before.buckets(LAG) if before else {})
     return stats.bucket_bound(gained, 0.99)
+
+
+async def _plant(stage: Stage, tenant: TenantName) -> None:
+    """Make a tenant of the tree: its namespace, and the HelmRelease that declares its budgets."""
+    units = forest.share(tenant)
+    quotas = {keys.QUOTA_TOTAL: units, keys.quota_key_of_class(catalogue.CLASS): units}
+    namespace, *_, release = tenants.objects(tenant, quotas)
+    for kind, body in ((kinds.NAMESPACES, namespace), (kinds.HELM_RELEASES, release)):
+        await _made(stage, kind, body)
+
+
+async def _made(stage: Stage, kind: Kind, body: dict[str, Any]) -> None:
+    """Create an object; one whose parent's namespace is being made still is tried again."""
+    while True:
+        try:
+            await stage.api.create(kind, body, deadline=30)
+        except errors.NotFound:
+            await asyncio.sleep(0.1)
+        else:
+            return
 
 
 async def _hold(stage: Stage, tenant: str, index: int, node: str) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import os
 import platform
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from bench import (
@@ -18,6 +18,7 @@ from bench import (
     policies,
     reads,
     scrape,
+    stats,
     waiting,
 )
 from bench.figures import Collected, Goal, Run, Sense, Take
@@ -137,6 +138,9 @@ class Bench:
         self._reads(among, house.lists, LIST_GOAL)
         self.say("orders judged in the full house")
         self._admission(among, await admission.timed(self.stage, self.scale.singles))
+        await self._crowded(among)
+        self.say("quotas of new tenants in the full house")
+        self._admission(among, await admission.quotas(self.stage, self.scale.singles))
         for phase, seconds in house.pass_seconds.items():
             self.got.add(f"phase {phase}, {among}", "ms", _ms([seconds]), note=_MEAN)
         self._memory(among)
@@ -237,6 +241,26 @@ class Bench:
         for name, seconds in took.items():
             judged = JUDGED_GOAL if name == admission.TAKEN else None
             self.got.add(f"{name}, {when}", "ms", _ms(seconds), goal=judged)
+
+    async def _crowded(self, among: str) -> None:
+        """Orders many at a time: as their sender sees it, and our own share of that."""
+        before = await self.stage.product_counters()
+        self._admission(among, await admission.crowded(self.stage, self.scale.orders))
+        after = await self.stage.product_counters()
+        gained = stats.difference(
+            *(counters.buckets(admission.SECONDS, webhook="orders") for counters in (after, before))
+        )
+        for share, name in ((0.5, "p50"), (0.99, "p99")):
+            bound = stats.bucket_bound(gained, share)
+            if bound is not None:
+                goal = JUDGED_GOAL if share > 0.9 else None
+                self.got.add(
+                    f"the same as the webhook answered it, {name}, {among}",
+                    "ms",
+                    _ms([bound]),
+                    goal=goal and replace(goal, take=Take.MIDDLE),
+                    note=_LAG,
+                )
 
     def _lag(self, name: str, seconds: float | None, goal: Goal | None) -> None:
         if seconds is not None:

@@ -51,11 +51,11 @@ class Stage:
 
     @contextlib.asynccontextmanager
     async def orders_wait(self) -> AsyncIterator[None]:
-        """Have orders taken unjudged: those that wait, and those made while the product is stopped.
+        """Have orders and quotas taken unjudged: while orders wait, or while the product is stopped.
 
         In force within seconds; an order that would be refused is tried until it is not.
         """
-        await self.product.configure(chart.ORDERS_WAIT)
+        await self.product.configure(chart.UNATTENDED)
         await self._until_taken()
         try:
             yield
