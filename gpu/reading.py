@@ -3,7 +3,8 @@
 `read` and `Live` show what the watch has delivered; followers, webhooks and the API use them.
 `FreshView` is the leader's (domain contract 6, Fresh view): one consistent list of claims when it
 takes over, then the store overlaid with the answers of its own writes until the watch has proved
-their resourceVersion; an object whose write got no answer is read directly before the next pass.
+their resourceVersion; an object whose write got no answer is read directly before the next pass, and a
+claim is written to, so that the lost write cannot arrive after that (decision 17).
 """
 
 import asyncio
@@ -12,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol, TypeVar, cast
 
-from gpu import world
+from gpu import outrun, world
 from gpu.errors import DecodeError
 from gpu.model.snapshot import Snapshot
 from gpu.objects import binders, claims, classes, config_maps, nodes, workloads
@@ -205,7 +206,8 @@ class FreshView:
         self._reader = reader
         self._writer = writer
         self._own: dict[str, dict[ObjectKey, Own]] = {name: {} for name, _ in _OWN.values()}
-        self._doubted: set[tuple[Kind, ObjectKey]] = set()
+        self._doubted: dict[tuple[Kind, ObjectKey], bool] = {}
+        """Objects in doubt, and whether a write of ours may be on its way to them still."""
         self._unreadable: dict[ObjectKey, int] = {}
         self._last_good = Settings()
         self._seen: dict[str, int] = {}
@@ -256,19 +258,20 @@ class FreshView:
             name, _ = _OWN[kind]
             self._own[name][key] = Own(uid)
 
-    def doubt(self, kind: Kind, key: ObjectKey) -> None:
+    def doubt(self, kind: Kind, key: ObjectKey, *, may_arrive: bool = False) -> None:
         """Have the object read directly before the next pass: nobody knows what became of a write.
 
-        An object of a kind that we only delete is left to the watch.
+        `may_arrive`: it got no answer, and may be executed yet. An object of a kind that we only delete
+        is left to the watch.
         """
         if kind in _OWN:
-            self._doubted.add((kind, key))
+            self._doubted[kind, key] = may_arrive or self._doubted.get((kind, key), False)
 
     async def settle(self) -> None:
         """Read directly every object in doubt. Raises what the Writer raises; those left stay so."""
         for kind, key in sorted(self._doubted, key=lambda doubted: (doubted[0].plural, doubted[1])):
-            await self._reread(kind, key)
-            self._doubted.discard((kind, key))
+            await self._reread(kind, key, may_arrive=self._doubted[kind, key])
+            del self._doubted[kind, key]
 
     async def world(self, in_thread: InThread = asyncio.to_thread) -> World:
         """Settle what is in doubt, then return a World not older than any own write."""
@@ -305,9 +308,12 @@ class FreshView:
         self._unreadable = {k: v for k, v in self._unreadable.items() if v > proved}
         return frozenset(self._reader.malformed(GPUClaim)) | self._unreadable.keys()
 
-    async def _reread(self, kind: Kind, key: ObjectKey) -> None:
+    async def _reread(self, kind: Kind, key: ObjectKey, *, may_arrive: bool) -> None:
         try:
-            raw = await self._writer.get(kind, key.name, key.namespace or None)
+            if may_arrive and kind == GPU_CLAIMS:
+                raw = await outrun.claim(self._writer, key)
+            else:
+                raw = await self._writer.get(kind, key.name, key.namespace or None)
         except Exception as error:
             if self._writer.outcome(error) is not Outcome.GONE:
                 raise

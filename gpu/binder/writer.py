@@ -68,7 +68,7 @@ class ChangeWriter:
                 answer = await self._send(change)
         except asyncio.CancelledError:
             if sent:
-                self.view.doubt(target.kind, target.key)
+                self.view.doubt(target.kind, target.key, may_arrive=True)
             raise
         except TimeoutError:
             failure = Failure(Outcome.UNKNOWN, f"no answer within {limit:.1f} s")
@@ -77,7 +77,7 @@ class ChangeWriter:
             outcome = self.api.outcome(error)
             if outcome is None:
                 if sent:
-                    self.view.doubt(target.kind, target.key)
+                    self.view.doubt(target.kind, target.key, may_arrive=True)
                 raise
             if not sent:
                 return Failure(_UNREAD, f"could not be read past the cache: {error}")
@@ -89,8 +89,10 @@ class ChangeWriter:
 
     def _failed(self, target: Target, failure: Failure) -> Failure:
         match failure.outcome:
-            case Outcome.CONFLICT | Outcome.UNKNOWN:
+            case Outcome.CONFLICT:
                 self.view.doubt(target.kind, target.key)
+            case Outcome.UNKNOWN:
+                self.view.doubt(target.kind, target.key, may_arrive=True)
             case Outcome.GONE:
                 if target.uid:
                     self.view.gone(target.kind, target.key, target.uid)
