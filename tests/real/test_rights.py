@@ -12,7 +12,7 @@ from devcluster import chart, control_plane, product, simulator
 from gpu import keys
 from gpu.cluster import errors
 from gpu.objects import kinds
-from tests.charts.granted import ADMISSION, LEADER, PROCESS, SETTINGS
+from tests.charts.granted import ADMISSION, API_SERVERS, LEADER, PROCESS, SETTINGS
 from tests.real import site as sites
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
@@ -129,7 +129,7 @@ async def test_nothing_is_asked_that_is_not_granted(asked):
 async def test_nothing_is_granted_that_is_not_asked(asked):
     granted = {
         (resource, verb)
-        for role in (PROCESS, LEADER, SETTINGS)
+        for role in (PROCESS, LEADER, API_SERVERS, SETTINGS)
         for (resource, _), verbs in role.items()
         for verb in verbs
     }
