@@ -30,6 +30,8 @@ class FullHouse:
     lag_p99: float | None
     """Upper bound in seconds, from the product's own histogram."""
     bound_in: tuple[float, ...]
+    first_lists: dict[str, list[float]]
+    """Of each path the first read, when nobody had read for a while."""
     lists: dict[str, list[float]]
     pass_seconds: dict[str, float]
     """Mean seconds of deciding and writing by phase."""
@@ -51,6 +53,7 @@ async def fill(stage: Stage, held: int) -> None:
 
 async def measure(stage: Stage, held: int) -> FullHouse:
     """Order one by one and read lists meanwhile."""
+    first = await reads.timed(stage, 1)
     before = await stage.product_counters()
     busy = asyncio.Event()
     async with asyncio.TaskGroup() as group:
@@ -64,6 +67,7 @@ async def measure(stage: Stage, held: int) -> FullHouse:
         held=held,
         lag_p99=lag_p99(before, after),
         bound_in=bound_in,
+        first_lists=first,
         lists=reading.result(),
         pass_seconds={
             phase: seconds / count

@@ -135,6 +135,7 @@ class Bench:
         house = await passes.measure(self.stage, self.scale.held)
         self._lag(f"event-loop lag p99, {among}", house.lag_p99, LAG_GOAL)
         self.got.add(f"order to Bound, {among}", "ms", _ms(house.bound_in))
+        self._reads(f"the first of each, {among}", house.first_lists, None)
         self._reads(among, house.lists, LIST_GOAL)
         self.say("orders judged in the full house")
         self._admission(among, await admission.timed(self.stage, self.scale.singles))
