@@ -65,8 +65,8 @@ fmt: $(READY) ## Format the code and mend what ruff can mend
 	@$(BIN)/ruff check --fix --exit-zero .
 
 .PHONY: unit
-unit: $(READY) ## Tests that need no control plane, on all cores, under a minute
-	@$(BIN)/pytest -n auto -m "not real and not long" $(T)
+unit: $(READY) ## Tests that need no control plane, on all cores, about a minute
+	@$(BIN)/pytest -n auto -m "not real and not long" --ignore=tests/real $(T)
 
 .PHONY: test
 test: build-binaries ## All tests, on a real control plane where they want one

@@ -1,5 +1,6 @@
 """What offers, order reviews and the order webhook say is one thing, on whatever cluster."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,6 +14,8 @@ from gpu.model import offers
 from gpu.world import World
 from tests import strategies
 from tests.builders import a_vm, a_world
+
+pytestmark = pytest.mark.long  # whole clusters asked at every count
 
 NAMESPACES = (*strategies.TENANTS, "default")
 USER = User("alice")

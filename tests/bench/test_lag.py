@@ -6,6 +6,8 @@ from bench import lag, lone
 from bench.figures import Collected
 from gpu.objects import kinds
 
+pytestmark = pytest.mark.long  # a short bench
+
 
 async def test_a_short_round_binds_orders_and_reads_lists_while_passes_run():
     got = Collected()

@@ -14,6 +14,8 @@ from tests.binder import interrupting, raws
 from tests.binder.interrupting import Case, held
 from tests.fakes.cluster import Fault
 
+pytestmark = pytest.mark.long  # every prefix of the writes
+
 
 def orders(*counts, tenant="tenant-a", **more):
     return [

@@ -12,6 +12,8 @@ from tests.binder import raws
 from tests.binder.phases import node_stories
 from tests.binder.rig import Rig
 
+pytestmark = pytest.mark.long  # every cell of the table, pass after pass
+
 CAUSES = [
     Cause.NODE_GONE,
     Cause.NODE_NOT_READY,

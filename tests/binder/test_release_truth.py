@@ -8,6 +8,7 @@ gone within 30 s. Whatever happens in whatever order, nothing is let go of that 
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -32,6 +33,8 @@ from tests.builders import (
     attachment,
     raw_inventory,
 )
+
+pytestmark = pytest.mark.long  # machines as they are, beside what is told of them
 
 FEW, MANY = 60, 5_000
 quick = settings(

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from datetime import timedelta
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +18,8 @@ from tests import strategies
 from tests.binder import naive_orders
 from tests.binder.scenes import NOW
 from tests.builders import a_claim, a_vm, a_world
+
+pytestmark = pytest.mark.long  # whole passes beside the naive walk
 
 FEW, MANY = 40, 2_000
 quick = settings(

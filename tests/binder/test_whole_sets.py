@@ -3,6 +3,7 @@
 from dataclasses import replace
 from datetime import timedelta
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +16,8 @@ from gpu.objects.claims import Phase
 from tests import strategies
 from tests.binder.scenes import NOW
 from tests.builders import a_vm, a_world
+
+pytestmark = pytest.mark.long  # whole passes over random clusters
 
 FEW, MANY = 15, 2_000
 quick = settings(

@@ -1,5 +1,6 @@
 """Over random trees of tenants, budgets are what plain sums over all objects say."""
 
+import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +18,8 @@ from tests.builders import (
     attachment,
 )
 from tests.model.budget_oracle import TOTAL, Oracle
+
+pytestmark = pytest.mark.long  # an oracle that adds up whole trees
 
 TENANTS = (
     "tenant-root",

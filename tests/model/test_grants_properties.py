@@ -8,6 +8,7 @@ import random
 from dataclasses import dataclass, field
 from typing import Final
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +16,8 @@ from gpu.model import grants, reservations, tenancy
 from gpu.model.grants import Change
 from gpu.model.reservations import Book
 from tests.builders import START, a_claim, a_class, a_node, a_release, a_snapshot
+
+pytestmark = pytest.mark.long  # sequences of writes by stale replicas
 
 KEY = "gpu.cozystack.io/h100"
 TENANTS = (

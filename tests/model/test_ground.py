@@ -11,6 +11,8 @@ from gpu.model.ground import Ground, changes
 from gpu.model.naive import Cluster, Usage
 from tests.builders import a_claim, a_class, a_pod, a_vm, a_vmi, attachment
 
+pytestmark = pytest.mark.long  # properties over sequences of changes
+
 TENANTS, NODES, NAMES = ("tenant-a", "tenant-b"), ("n1", "n2"), ("a", "b", "c", "d")
 STANDS = st.one_of(
     st.just({}),

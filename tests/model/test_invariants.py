@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -12,6 +13,8 @@ from tests import strategies
 from tests.builders import H100, a_claim, a_class, a_node, a_snapshot
 from tests.model import oracles
 from tests.strategies import CLASSES, KEYS, RESOURCES, TENANTS
+
+pytestmark = pytest.mark.long  # properties over whole clusters
 
 FEW, MANY = 25, 2_000
 quick = settings(

@@ -4,6 +4,7 @@ import random
 from dataclasses import dataclass, replace
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +18,8 @@ from gpu.world import World
 from tests.binder import raws
 from tests.binder.phases.node_stories import CONFIG, a_hold, a_scene, degraded, guest, node_with
 from tests.binder.scenes import NOW, scene_of
+
+pytestmark = pytest.mark.long  # whole passes over random clusters
 
 FEW, MANY = 25, 2_000
 quick = settings(
