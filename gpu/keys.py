@@ -33,7 +33,7 @@ TERM_ANNOTATION: Final = f"{DOMAIN}/term"
 ACKNOWLEDGE_LOST_ANNOTATION: Final = f"{DOMAIN}/acknowledge-lost"
 TEARDOWN_ANNOTATION: Final = f"{DOMAIN}/teardown"
 """On GPUBinder, from `cozystack-gpu teardown`: the leader puts nothing back (decision 0010)."""
-OUTRUN_ANNOTATION: Final = f"{DOMAIN}/outrun"
+OUTRUN_LABEL: Final = f"{DOMAIN}/outrun"
 """On a claim: the version of it at which a write of ours that got no answer was outrun (decision 17)."""
 VGPU_ENTITLED_LABEL: Final = f"{DOMAIN}/vgpu-entitled"
 

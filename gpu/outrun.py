@@ -23,8 +23,8 @@ async def claim(api: Writer, key: ObjectKey) -> Mapping[str, Any]:
     for left in reversed(range(RACES)):
         raw = await api.get(GPU_CLAIMS, key.name, key.namespace)
         version = raw["metadata"]["resourceVersion"]
-        mark = {keys.OUTRUN_ANNOTATION: version}
-        patch = {"metadata": {"resourceVersion": version, "annotations": mark}}
+        mark = {keys.OUTRUN_LABEL: version}  # a label: a tenant may have filled its annotations
+        patch = {"metadata": {"resourceVersion": version, "labels": mark}}
         try:
             return await api.patch(
                 GPU_CLAIMS, key.name, patch, key.namespace, field_manager=keys.BINDER_MANAGER

@@ -35,7 +35,7 @@ KEYS = {
     "PLACEMENT_GATE": "gpu.cozystack.io/placement",
     "TERM_ANNOTATION": "gpu.cozystack.io/term",
     "ACKNOWLEDGE_LOST_ANNOTATION": "gpu.cozystack.io/acknowledge-lost",
-    "OUTRUN_ANNOTATION": "gpu.cozystack.io/outrun",
+    "OUTRUN_LABEL": "gpu.cozystack.io/outrun",
     "TEARDOWN_ANNOTATION": "gpu.cozystack.io/teardown",
     "SOURCE_LABEL": "gpu.cozystack.io/source",
     "CLASS_LABEL": "gpu.cozystack.io/class",

@@ -11,9 +11,10 @@ import pytest
 import pytest_asyncio
 
 from devcluster import chart, guests
-from gpu import keys
+from gpu import keys, outrun
 from gpu.cluster import errors
 from gpu.objects import kinds
+from gpu.objects.meta import ObjectKey
 from tests.real import site as sites
 from tests.real.site import H100
 
@@ -139,6 +140,20 @@ async def test_a_claim_comes_free_when_its_vm_is_off_and_when_its_vm_never_came(
     await sites.until(free, 15, "kept detached again")
     await delete(site, "kept")
     await site.gone(TENANT, "kept")
+
+
+async def test_a_claim_full_of_annotations_is_outrun_all_the_same(site):
+    """No tenant may fill its claim so that a lost write of it cannot be outrun (decision 17)."""
+    full = {"x.example.com/full": "x" * (256 * 1024 - len("x.example.com/full"))}
+    meta = {"name": "full", "namespace": TENANT, "annotations": full}
+    body = {"metadata": meta, "spec": {"className": "h100", "count": 1}}
+    await site.person(TENANT).create(kinds.GPU_CLAIMS, body)
+    before = await site.claim(TENANT, "full")
+    after = await outrun.claim(site.controller(), ObjectKey(TENANT, "full"))
+    assert after["metadata"]["resourceVersion"] != before["metadata"]["resourceVersion"]
+    assert after["metadata"]["annotations"] == full
+    await delete(site, "full")
+    await site.gone(TENANT, "full")
 
 
 async def test_a_pod_that_ended_and_went_while_nobody_looked_has_ended(site, node):
