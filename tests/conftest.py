@@ -9,6 +9,8 @@ import blockbuster
 import hypothesis
 import pytest
 
+from tests import sampling
+
 GUARDED = ["apiserver", "gpu", "openapi", "policies"]
 REAL = Path(__file__).parent / "real"
 REAL_TIMEOUT = 120
@@ -16,8 +18,6 @@ REAL_TIMEOUT = 120
 PROPERTY_TIMEOUT = 600
 """Seconds; Hypothesis shrinks a failure for up to 300, and one that is cut off is never told."""
 FULL_TIMEOUT = 3_600
-
-hypothesis.settings.register_profile("full", max_examples=2_000, deadline=None)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -33,7 +33,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.option.seed is None:
         config.option.seed = secrets.randbelow(2**32)
     if config.option.full:
-        hypothesis.settings.load_profile("full")
+        hypothesis.settings.load_profile(sampling.FULL)
 
 
 def pytest_report_header(config: pytest.Config) -> str:

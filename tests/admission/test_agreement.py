@@ -1,7 +1,7 @@
 """What offers, order reviews and the order webhook say is one thing, on whatever cluster."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from apiserver.identity import User
@@ -12,7 +12,7 @@ from gpu.admission.review import Allowed, Denied
 from gpu.config import Config
 from gpu.model import offers
 from gpu.world import World
-from tests import strategies
+from tests import sampling, strategies
 from tests.builders import a_vm, a_world
 
 pytestmark = pytest.mark.long  # whole clusters asked at every count
@@ -37,7 +37,7 @@ def webhook(world: World, namespace: str, name: str, class_name: str, count: int
 def reviewed(world: World, namespace: str, name: str, class_name: str, count: int):
     spec = {"className": class_name, "count": count, **({"claimName": name} if name else {})}
     assert ORDER_REVIEWS.answer is not None
-    return ORDER_REVIEWS.answer(world, namespace, {"spec": spec}, USER)["status"]
+    return ORDER_REVIEWS.answer(world, namespace, {"spec": spec}, USER).members["status"]
 
 
 def agreed(world: World, namespace: str, name: str, class_name: str, count: int) -> bool:
@@ -54,7 +54,7 @@ def agreed(world: World, namespace: str, name: str, class_name: str, count: int)
     return status["allowed"]
 
 
-@settings(max_examples=50, deadline=None)
+@sampling.examples(50)
 @given(strategies.clusters(), st.sampled_from(NAMESPACES))
 def test_offers_reviews_and_webhook_agree_at_below_and_above_what_is_orderable(objects, namespace):
     world = a_world(**objects)
@@ -68,7 +68,7 @@ def test_offers_reviews_and_webhook_agree_at_below_and_above_what_is_orderable(o
         assert (status["mostAccepted"], status["reasons"][0]["code"]) == (most, offer.reason)
 
 
-@settings(max_examples=50, deadline=None)
+@sampling.examples(50)
 @given(
     strategies.clusters(),
     st.sampled_from(NAMESPACES),

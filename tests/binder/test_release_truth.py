@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu.binder import results
@@ -21,6 +21,7 @@ from gpu.config import Config
 from gpu.model import sightings
 from gpu.model.sightings import Sightings
 from gpu.objects.nodes import decode_inventory
+from tests import sampling
 from tests.builders import (
     H100,
     START,
@@ -36,12 +37,7 @@ from tests.builders import (
 
 pytestmark = pytest.mark.long  # machines as they are, beside what is told of them
 
-FEW, MANY = 60, 5_000
-quick = settings(
-    max_examples=MANY if settings.default.max_examples >= MANY else FEW,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
-)
+quick = sampling.examples(60, 5_000)
 NODES = ("n1", "n2")
 UNREADY_AFTER, KILLED_WITHIN = 40, 30
 

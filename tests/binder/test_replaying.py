@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from apiserver.replay import replay
@@ -21,7 +21,7 @@ from gpu.cluster import errors
 from gpu.config import Config
 from gpu.model.sightings import Sightings
 from gpu.world import World
-from tests import strategies
+from tests import sampling, strategies
 from tests.binder import raws
 from tests.binder.rig import Rig
 from tests.builders import START, a_claim, a_class, a_node, a_pod, a_vm, a_world, an_inventory
@@ -46,7 +46,7 @@ def run(scene):
     return replaying.of(scene, course.legs, term=7, table=phases.PASS)
 
 
-@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@sampling.examples(40)
 @given(
     strategies.clusters(),
     st.lists(

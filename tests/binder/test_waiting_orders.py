@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu.binder import phases, results
@@ -14,19 +14,14 @@ from gpu.config import Config
 from gpu.model import mates, orders, turns
 from gpu.model.orders import Accepted
 from gpu.objects.claims import Phase
-from tests import strategies
+from tests import sampling, strategies
 from tests.binder import naive_orders
 from tests.binder.scenes import NOW
 from tests.builders import a_claim, a_vm, a_world
 
 pytestmark = pytest.mark.long  # whole passes beside the naive walk
 
-FEW, MANY = 40, 2_000
-quick = settings(
-    max_examples=MANY if settings.default.max_examples >= MANY else FEW,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],  # a busy machine is no failure
-)
+quick = sampling.examples(40)
 BEFORE = [phase.name for phase in phases.PASS].index("orders")
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu.binder import checking, conditions, phases, results
@@ -13,18 +13,13 @@ from gpu.binder.phase import Scene
 from gpu.config import Config
 from gpu.model import placement, reach, sets, turns
 from gpu.objects.claims import Phase
-from tests import strategies
+from tests import sampling, strategies
 from tests.binder.scenes import NOW
 from tests.builders import a_vm, a_world
 
 pytestmark = pytest.mark.long  # whole passes over random clusters
 
-FEW, MANY = 15, 2_000
-quick = settings(
-    max_examples=MANY if settings.default.max_examples >= MANY else FEW,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],  # a busy machine is no failure
-)
+quick = sampling.examples(15)
 
 
 @st.composite

@@ -3,12 +3,12 @@
 from dataclasses import fields, replace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu.model import advance, eligibility, sets
 from gpu.model.snapshot import Objects
-from tests import strategies
+from tests import sampling, strategies
 from tests.builders import (
     H100,
     a_claim,
@@ -25,7 +25,6 @@ from tests.builders import (
     budget,
 )
 
-FEW, MANY = 12, 500
 MIXED = ("claims", "nodes", "inventory", "pods", "vmis", "vms")
 """What a step changes object by object; the rest is swapped whole."""
 MARKS = ("unfinalized", "deleting", "lost", "attached", "degraded", "strays", "holders")
@@ -126,10 +125,7 @@ def mixed(draw, old, other):
     return found
 
 
-@settings(
-    max_examples=MANY if settings.default.max_examples >= MANY else FEW,
-    suppress_health_check=[HealthCheck.too_slow],
-)
+@sampling.examples(12)
 @given(histories(), st.booleans())
 def test_a_snapshot_made_of_the_one_before_equals_one_made_of_nothing(history, asked):
     with pytest.MonkeyPatch.context() as patch:

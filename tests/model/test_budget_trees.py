@@ -1,10 +1,11 @@
 """Over random trees of tenants, budgets are what plain sums over all objects say."""
 
 import pytest
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 from gpu.model import advance, budgets
+from tests import sampling
 from tests.builders import (
     H100,
     L40,
@@ -19,6 +20,7 @@ from tests.builders import (
 )
 from tests.model.budget_oracle import TOTAL, Oracle
 
+quick = sampling.examples(60)
 pytestmark = pytest.mark.long  # an oracle that adds up whole trees
 
 TENANTS = (
@@ -35,7 +37,6 @@ TENANTS = (
 CLASSES = {"h100": H100, "h100-b": H100, "l40": L40}
 KEYS = (*(f"gpu.cozystack.io/{name}" for name in CLASSES), TOTAL, H100, L40)
 PODS = ("p0", "p1", "p2")
-FEW, MANY = 60, 2_000
 
 amounts = st.one_of(
     st.integers(0, 9),
@@ -127,11 +128,7 @@ def shown(snapshot):
     }
 
 
-@settings(
-    max_examples=MANY if settings.default.max_examples >= MANY else FEW,
-    suppress_health_check=[HealthCheck.too_slow],
-    deadline=None,
-)
+@quick
 @given(forests())
 def test_every_number_of_every_tenant_is_what_the_contract_says(objects):
     snapshot, oracle = snapshot_of(objects), Oracle(objects, TENANTS)
@@ -150,11 +147,7 @@ def test_every_number_of_every_tenant_is_what_the_contract_says(objects):
                 assert gate.remaining == left, (tenant, key)
 
 
-@settings(
-    max_examples=MANY if settings.default.max_examples >= MANY else FEW,
-    suppress_health_check=[HealthCheck.too_slow],
-    deadline=None,
-)
+@quick
 @given(forests(), st.sampled_from(TENANTS), st.sampled_from([*CLASSES]), st.integers(1, 12))
 def test_an_order_breaks_exactly_the_budgets_it_overdraws(objects, tenant, name, units):
     book, oracle = snapshot_of(objects).counted(), Oracle(objects, TENANTS)
@@ -165,11 +158,7 @@ def test_an_order_breaks_exactly_the_budgets_it_overdraws(objects, tenant, name,
     assert left == expected or (expected is None and left >= 60)
 
 
-@settings(
-    max_examples=MANY if settings.default.max_examples >= MANY else FEW,
-    suppress_health_check=[HealthCheck.too_slow],
-    deadline=None,
-)
+@quick
 @given(forests(), st.lists(st.tuples(st.sampled_from(TENANTS), quotas), max_size=4), st.data())
 def test_after_declarations_changed_all_is_as_if_made_of_nothing(objects, changes, data):
     snapshot = snapshot_of(objects)

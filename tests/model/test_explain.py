@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 
 from gpu.model import explain
 from gpu.model.explain import NodeReason, Queued, Remedy, Way
@@ -18,7 +18,7 @@ from gpu.model.refusals import (
 )
 from gpu.objects.claims import Phase
 from gpu.objects.meta import ObjectKey
-from tests import strategies
+from tests import sampling, strategies
 from tests.builders import (
     H100,
     START,
@@ -35,12 +35,7 @@ from tests.builders import (
 from tests.model import oracles
 from tests.strategies import TENANTS
 
-FEW, MANY = 15, 2_000
-quick = settings(
-    max_examples=MANY if settings.default.max_examples >= MANY else FEW,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],  # a busy machine is no failure
-)
+quick = sampling.examples(15)
 
 
 def of(snapshot, name="c", tenant="tenant-a"):

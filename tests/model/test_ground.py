@@ -3,12 +3,13 @@
 from dataclasses import fields
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu.model import naive
 from gpu.model.ground import Ground, changes
 from gpu.model.naive import Cluster, Usage
+from tests import sampling
 from tests.builders import a_claim, a_class, a_pod, a_vm, a_vmi, attachment
 
 pytestmark = pytest.mark.long  # properties over sequences of changes
@@ -131,7 +132,7 @@ def sums(ground, world):
     )
 
 
-@settings(max_examples=120, deadline=None)
+@sampling.examples(120)
 @given(st.lists(st.tuples(CLAIMS, PODS, VMS), min_size=1, max_size=6))
 def test_what_followed_changes_is_what_is_made_of_nothing(steps):
     made, followed = {}, Ground()
@@ -142,7 +143,7 @@ def test_what_followed_changes_is_what_is_made_of_nothing(steps):
         assert drawers(followed) == drawers(fresh)
 
 
-@settings(max_examples=60, deadline=None)
+@sampling.examples(60)
 @given(CLAIMS, CLAIMS, PODS, VMS)
 def test_a_plan_over_what_stands_adds_up_as_if_it_stood(before, after, pods, vms):
     made = {}

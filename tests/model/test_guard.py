@@ -3,21 +3,17 @@
 from dataclasses import replace
 from datetime import timedelta
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu.config import Guard
 from gpu.model import guard
 from gpu.model.guard import Leaving
 from gpu.objects.claims import Cause
+from tests import sampling
 from tests.builders import START, a_claim, a_snapshot, a_vm, instant
 
-FEW, MANY = 30, 2_000
-quick = settings(
-    max_examples=MANY if settings.default.max_examples >= MANY else FEW,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],  # a busy machine is no failure
-)
+quick = sampling.examples(30)
 
 NOW = START + timedelta(seconds=1000)
 LIMITS = Guard(window=600, share=0.2, at_least=3)

@@ -1,14 +1,13 @@
 """Drafts answer by index what a walk over all claims answers."""
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu.model import coverage, indexes, sets
 from gpu.objects.claims import Phase
-from tests import strategies
+from tests import sampling, strategies
 from tests.builders import a_claim, a_snapshot, a_vm
 
-FEW, MANY = 20, 500
 WALKS = {
     "unfinalized": indexes.is_unfinalized,
     "deleting": indexes.is_held_back,
@@ -45,10 +44,7 @@ def asked(view):
     return marks, nodes, held, view.sets
 
 
-@settings(
-    max_examples=MANY if settings.default.max_examples >= MANY else FEW,
-    suppress_health_check=[HealthCheck.too_slow],
-)
+@sampling.examples(20)
 @given(strategies.clusters(), st.data())
 def test_an_index_answers_as_a_walk_does_whatever_was_put_kept_or_undone(objects, data):
     snapshot = a_snapshot(**objects)

@@ -3,25 +3,20 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu.model import budgets, capacity, offers, orders
 from gpu.model.orders import Accepted, Order, Refused
 from gpu.objects.claims import Phase
-from tests import strategies
+from tests import sampling, strategies
 from tests.builders import H100, a_claim, a_class, a_node, a_snapshot
 from tests.model import oracles
 from tests.strategies import CLASSES, KEYS, RESOURCES, TENANTS
 
 pytestmark = pytest.mark.long  # properties over whole clusters
 
-FEW, MANY = 25, 2_000
-quick = settings(
-    max_examples=MANY if settings.default.max_examples >= MANY else FEW,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],  # a busy machine is no failure
-)
+quick = sampling.examples(25)
 
 
 def work(draft, among=None):

@@ -3,13 +3,14 @@
 from datetime import timedelta
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu.config import Grace
 from gpu.model import keeping
 from gpu.model.keeping import Trouble
 from gpu.objects.claims import Cause
+from tests import sampling
 from tests.builders import (
     H100,
     L40,
@@ -26,12 +27,7 @@ from tests.builders import (
     instant,
 )
 
-FEW, MANY = 30, 2_000
-quick = settings(
-    max_examples=MANY if settings.default.max_examples >= MANY else FEW,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],  # a busy machine is no failure
-)
+quick = sampling.examples(30)
 
 GRACE = Grace(not_ready=300, degraded=200)
 NOW = START + timedelta(seconds=1000, milliseconds=250)

@@ -3,10 +3,11 @@
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from apiserver.resources import base, quotas
+from tests import sampling
 
 SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
@@ -31,13 +32,13 @@ KEYS = st.from_regex(
 )
 
 
-@settings(max_examples=50, deadline=None)
+@sampling.examples(50)
 @given(KEYS)
 def test_every_key_gives_a_valid_name(key):
     assert SUBDOMAIN.fullmatch(quotas.name_of(key))
 
 
-@settings(max_examples=50, deadline=None)
+@sampling.examples(50)
 @given(KEYS, KEYS)
 def test_different_keys_give_different_names(one, other):
     assert one == other or quotas.name_of(one) != quotas.name_of(other)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu.binder.changes import Change, EndGuest, Lose, Place
@@ -15,18 +15,14 @@ from gpu.config import Guard, RunningGuests
 from gpu.model import guard, keeping
 from gpu.objects.claims import Cause
 from gpu.world import World
+from tests import sampling
 from tests.binder import raws
 from tests.binder.phases.node_stories import CONFIG, a_hold, a_scene, degraded, guest, node_with
 from tests.binder.scenes import NOW, scene_of
 
 pytestmark = pytest.mark.long  # whole passes over random clusters
 
-FEW, MANY = 25, 2_000
-quick = settings(
-    max_examples=MANY if settings.default.max_examples >= MANY else FEW,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],  # a busy machine is no failure
-)
+quick = sampling.examples(25)
 
 NODES = ("n1", "n2", "n3", "n4")
 CAUSES = (None, *keeping.CAUSES)

@@ -1,0 +1,17 @@
+"""How many examples a property is given: few in daily runs, many with `--full`."""
+
+from hypothesis import HealthCheck, settings
+
+FULL = "full"
+MANY = 2_000
+
+settings.register_profile(FULL, max_examples=MANY, deadline=None, print_blob=True)
+
+
+def examples(few: int, many: int = MANY) -> settings:
+    """Return the settings of a property that costs too much for Hypothesis' hundred; no deadline."""
+    return settings(
+        max_examples=many if settings.get_current_profile_name() == FULL else few,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow],  # a busy machine is no failure
+    )
