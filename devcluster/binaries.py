@@ -1,8 +1,8 @@
 """The binaries of the control plane, built from pinned Go modules into the user's cache folder.
 
 A binary lies at `<cache>/cozystack-gpu/bin/<name>-<key>`, the key covering all that decides its
-content: go.mod and go.sum of its module, its flags, Go's release. It is either whole or not there:
-built beside under another name, flushed, renamed. A file lock lets one builder work at a time.
+content (recipes.py). It is either whole or not there: built beside under another name, flushed,
+renamed. A file lock lets one builder work at a time.
 Checkouts of several versions share the folder; what none of them has used for 30 days is removed.
 """
 
@@ -10,58 +10,23 @@ import asyncio
 import contextlib
 import errno
 import fcntl
-import hashlib
 import os
-import platform
-import re
 import shutil
 import signal
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import IO
 
-from devcluster import clock, errors, processes, progress, toolchain
+from devcluster import clock, errors, patched, processes, progress, recipes, toolchain
+from devcluster.recipes import Binary
 
-MODULES = Path(__file__).parent / "go"
-_KEY = 12  # characters
-_STRIPPED = "-s -w"
-_COMPONENT = "k8s.io/component-base/version"
-_CLIENT = "k8s.io/client-go/pkg/version"
-_KUBERNETES_VERSION = re.compile(r"k8s\.io/kubernetes v(\d+)\.(\d+)\.(\d+)")
-_FLAGS = ("-trimpath", "-gcflags=all=-dwarf=false")  # no debug data: a quarter less to wait
 _KEPT = timedelta(days=30)
 _MARKED_AGAIN = timedelta(days=1)  # a write now and then says enough
 _LOCK_POLL = 0.2
 _INTERRUPT_GRACE = 10.0
 _NO_SPACE = "no space left on device"
-
-
-@dataclass(frozen=True, slots=True)
-class Binary:
-    """One binary: the folder of its Go module in go/, and the package of its main."""
-
-    name: str
-    module: str
-    package: str
-    minutes: float  # a cold build on 2 cores
-
-
-BINARIES = (
-    Binary("etcd", "etcd", "go.etcd.io/etcd/server/v3", 0.7),
-    Binary("kube-apiserver", "kubernetes", "k8s.io/kubernetes/cmd/kube-apiserver", 4),
-    Binary(
-        "kube-controller-manager",
-        "kubernetes",
-        "k8s.io/kubernetes/cmd/kube-controller-manager",
-        1.5,
-    ),
-    Binary("kube-scheduler", "kubernetes", "k8s.io/kubernetes/cmd/kube-scheduler", 0.3),
-    Binary("kubectl", "kubernetes", "k8s.io/kubernetes/cmd/kubectl", 0.5),
-    Binary("helm", "helm", "helm.sh/helm/v4/cmd/helm", 1),
-)
 
 
 def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
@@ -70,9 +35,9 @@ def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
     return Path(base) / "cozystack-gpu" / "bin"
 
 
-def paths(folder: Path, go: toolchain.Go, modules: Path = MODULES) -> dict[str, Path]:
+def paths(folder: Path, go: toolchain.Go, modules: Path = recipes.MODULES) -> dict[str, Path]:
     """Return where each binary belongs in `folder`, there or not, by name."""
-    return {b.name: folder / f"{b.name}-{_key(b, go, modules)}" for b in BINARIES}
+    return {b.name: folder / f"{b.name}-{recipes.key(b, go, modules)}" for b in recipes.BINARIES}
 
 
 def missing() -> tuple[str, ...]:
@@ -81,7 +46,7 @@ def missing() -> tuple[str, ...]:
     return tuple(binary.name for binary in _missing(places))
 
 
-async def build(folder: Path | None = None, modules: Path = MODULES) -> dict[str, Path]:
+async def build(folder: Path | None = None, modules: Path = recipes.MODULES) -> dict[str, Path]:
     """Build what is missing and return where each binary lies, by name; BuildError says what failed.
 
     Prints one line per binary built, and one that names what nobody has used for long and is removed.
@@ -119,7 +84,11 @@ def _tend(folder: Path, places: Mapping[str, Path]) -> None:
         for place in places.values():
             if unmarked(place, _MARKED_AGAIN):
                 os.utime(place, (now, now))
-        ours = [path for b in BINARIES for path in folder.glob(f"{b.name}-{'[0-9a-f]' * _KEY}")]
+        ours = [
+            path
+            for b in recipes.BINARIES
+            for path in folder.glob(f"{b.name}-{'[0-9a-f]' * recipes.KEY}")
+        ]
         old = [path for path in ours if path not in places.values() and unmarked(path, _KEPT)]
         for path in old:
             path.unlink()
@@ -134,7 +103,7 @@ def _announced(binary: Binary) -> str:
 
 
 def _missing(places: Mapping[str, Path]) -> tuple[Binary, ...]:
-    return tuple(binary for binary in BINARIES if not places[binary.name].exists())
+    return tuple(binary for binary in recipes.BINARIES if not places[binary.name].exists())
 
 
 @asynccontextmanager
@@ -168,26 +137,11 @@ def _locked(lock: IO[str]) -> bool:
 async def _build_one(binary: Binary, place: Path, go: toolchain.Go, module: Path) -> None:
     part = place.with_name(f"{place.name}.part")
     log = place.with_name(f"{binary.name}.log")
-    argv = [str(go.path), "build", *_FLAGS, "-ldflags", _linker_flags(binary, module)]
+    linked = recipes.linker_flags(binary, module)
     try:
-        with log.open("wb") as output:
-            build = await asyncio.create_subprocess_exec(
-                *argv,
-                "-o",
-                part,
-                binary.package,
-                cwd=module,
-                env=toolchain.environment(),
-                start_new_session=True,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-            )  # fmt: skip - the command on one line, its surroundings on the next
-            try:
-                status = await build.wait()
-            except asyncio.CancelledError:
-                await _interrupt(build)
-                raise
+        async with _patch_flags(binary, go, module) as more:
+            argv = (str(go.path), "build", *more, *recipes.FLAGS, "-ldflags", linked)
+            status = await _run((*argv, "-o", str(part), binary.package), module, log)
         if status != 0:
             raise _failed(binary, log)
         _flush(part)
@@ -195,6 +149,37 @@ async def _build_one(binary: Binary, place: Path, go: toolchain.Go, module: Path
     finally:
         part.unlink(missing_ok=True)
     log.unlink()
+
+
+@asynccontextmanager
+async def _patch_flags(
+    binary: Binary, go: toolchain.Go, module: Path
+) -> AsyncIterator[tuple[str, ...]]:
+    patch = recipes.PATCHES.get(binary.module)
+    if patch is None:
+        yield ()
+        return
+    async with patched.flags(go, module, patch) as flags:
+        yield flags
+
+
+async def _run(argv: Sequence[str], module: Path, log: Path) -> int:
+    """Run a build in its module's folder to its end; return its exit status."""
+    with log.open("wb") as output:
+        build = await asyncio.create_subprocess_exec(
+            *argv,
+            cwd=module,
+            env=toolchain.environment(),
+            start_new_session=True,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+        )
+        try:
+            return await build.wait()
+        except asyncio.CancelledError:
+            await _interrupt(build)
+            raise
 
 
 async def _interrupt(build: asyncio.subprocess.Process) -> None:
@@ -236,38 +221,3 @@ def _flush(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _linker_flags(binary: Binary, module: Path) -> str:
-    if binary.module != "kubernetes":
-        return _STRIPPED
-    match = _KUBERNETES_VERSION.search((module / "go.mod").read_text(encoding="utf-8"))
-    if match is None:
-        raise errors.BuildError(
-            f"{module / 'go.mod'} does not say which version of k8s.io/kubernetes."
-        )
-    version = f"v{match[1]}.{match[2]}.{match[3]}"
-    values = {
-        f"{_COMPONENT}.gitVersion": version,
-        f"{_COMPONENT}.gitMajor": match[1],
-        f"{_COMPONENT}.gitMinor": match[2],
-        f"{_COMPONENT}.gitTreeState": "clean",
-        f"{_CLIENT}.gitVersion": version,
-    }
-    return " ".join((_STRIPPED, *(f"-X {name}={value}" for name, value in values.items())))
-
-
-def _key(binary: Binary, go: toolchain.Go, modules: Path) -> str:
-    module = modules / binary.module
-    digest = hashlib.sha256()
-    for name in ("go.mod", "go.sum"):
-        digest.update((module / name).read_bytes())
-    settings = (
-        binary.package,
-        *_FLAGS,
-        _linker_flags(binary, module),
-        go.family,
-        platform.machine(),
-    )
-    digest.update("\n".join(settings).encode())
-    return digest.hexdigest()[:_KEY]

@@ -64,8 +64,10 @@ async def uninstall(cp: plane.ControlPlane) -> str:
     return await cp.helm("uninstall", RELEASE, f"--namespace={NAMESPACE}")
 
 
-async def available(admin: client.Client, *, within: float = 20.0) -> None:
-    """Wait until kube-apiserver calls the aggregated API available.
+async def available(
+    admin: client.Client, api_service: str = API_SERVICE, *, within: float = 20.0
+) -> None:
+    """Wait until kube-apiserver calls an aggregated API available, ours unless another is named.
 
     After a probe that failed it would look again only every 30 s; a touched APIService is looked
     at now.
@@ -74,16 +76,16 @@ async def available(admin: client.Client, *, within: float = 20.0) -> None:
         async with asyncio.timeout(within):
             asked = 0
             while True:
-                found = await admin.get(kinds.API_SERVICES, API_SERVICE)
+                found = await admin.get(kinds.API_SERVICES, api_service)
                 if _is_available(found):
                     return
                 asked += 1
                 touched = {"metadata": {"annotations": {_ASKED: str(asked)}}}
-                await admin.patch(kinds.API_SERVICES, API_SERVICE, touched)
+                await admin.patch(kinds.API_SERVICES, api_service, touched)
                 await asyncio.sleep(0.1)
     except TimeoutError as error:
         raise errors.NotReadyError(
-            f"APIService {API_SERVICE} is not available after {within:.0f} s."
+            f"APIService {api_service} is not available after {within:.0f} s."
         ) from error
 
 

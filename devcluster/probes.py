@@ -14,8 +14,8 @@ Probe = Callable[[], Awaitable[bool]]
 _PATIENCE = aiohttp.ClientTimeout(total=2)
 
 
-def answers_ok(url: str, ca: Path, client: pki.Pair | None = None) -> Probe:
-    """Return a probe that is True once a GET of `url` is answered with 200.
+def answers_ok(url: str, ca: Path, client: pki.Pair | None = None, *, saying: str = "") -> Probe:
+    """Return a probe that is True once a GET of `url` is answered with 200, and `saying` is in it.
 
     `ca` is what an https server must be signed by; `client` the certificate to log in with.
     """
@@ -31,7 +31,7 @@ def answers_ok(url: str, ca: Path, client: pki.Pair | None = None) -> Probe:
                 aiohttp.ClientSession(connector=connector, timeout=_PATIENCE) as session,
                 session.get(url) as answer,
             ):
-                return answer.status == HTTPStatus.OK
+                return answer.status == HTTPStatus.OK and saying in await answer.text()
         except (aiohttp.ClientError, TimeoutError, OSError):
             return False
 

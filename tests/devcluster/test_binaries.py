@@ -1,6 +1,7 @@
 """Building binaries, with a small program in place of Go."""
 
 import asyncio
+import dataclasses
 import os
 import stat
 import time
@@ -8,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from devcluster import binaries, errors, toolchain
+from devcluster import binaries, errors, recipes, toolchain
 
 # Stands for `go`: reports a version; a build writes its output's name into it, then does
 # what $FAKE_GO says.
 FAKE_GO = """\
 #!/bin/sh
 if [ "$1" = version ]; then echo "go version go${FAKE_GO_VERSION:-1.26.8} linux/amd64"; exit 0; fi
+case "$2$3" in list*) echo "$FAKE_GO_MODULE"; exit 0;; mod*) exit 0;; esac
 while [ $# -gt 0 ]; do [ "$1" = -o ] && out=$2; shift; done
 echo "$out" >>"$FAKE_GO_CALLS"
 echo binary >"$out"
@@ -26,6 +28,18 @@ esac
 """
 
 
+GO_MOD = """\
+require k8s.io/kubernetes v1.37.2
+
+require kubevirt.io/kubevirt v1.8.4
+"""
+UTIL = """\
+package util
+
+const namespaceKubevirt = "kubevirt"
+"""
+
+
 class Desk:
     """A cache folder, modules of our own, and the builds that were asked for."""
 
@@ -33,11 +47,17 @@ class Desk:
         self.cache = root / "cache"
         self.modules = root / "go"
         self.calls = root / "calls"
-        for name in ("etcd", "kubernetes", "helm"):
+        for name in ("etcd", "kubernetes", "helm", "kubevirt"):
             module = self.modules / name
             module.mkdir(parents=True)
-            (module / "go.mod").write_text("require k8s.io/kubernetes v1.37.2\n")
+            (module / "go.mod").write_text(GO_MOD)
             (module / "go.sum").write_text("sum\n")
+        self.ours = self.modules / "kubevirt" / "objects" / "main.go"
+        self.ours.parent.mkdir()
+        self.ours.write_text("package main\n")
+        self.theirs = root / "client-go" / "util" / "util.go"
+        self.theirs.parent.mkdir(parents=True)
+        self.theirs.write_text(UTIL)
 
     async def build(self):
         return await binaries.build(self.cache, self.modules)
@@ -54,7 +74,9 @@ class Desk:
         return sorted(path.name for path in self.cache.iterdir() if path.name != "build.lock")
 
 
-ALL = ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "helm"]
+KUBERNETES = ["kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"]
+KUBEVIRT = ["virt-controller", "virt-api", "kubevirt-objects"]
+ALL = ["etcd", *KUBERNETES, "helm", *KUBEVIRT]
 
 
 @pytest.fixture
@@ -66,6 +88,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
     go.chmod(go.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("PATH", f"{go.parent}:{os.environ['PATH']}")
     monkeypatch.setenv("FAKE_GO_CALLS", str(made.calls))
+    monkeypatch.setenv("FAKE_GO_MODULE", str(made.theirs.parents[1]))
     return made
 
 
@@ -84,7 +107,9 @@ async def test_all_are_built_once_and_then_taken_from_the_cache(desk: Desk):
     [
         pytest.param("etcd", "go.sum", ["etcd"], id="etcd-sum"),
         pytest.param("helm", "go.mod", ["helm"], id="helm-mod"),
-        pytest.param("kubernetes", "go.sum", ALL[1:5], id="kubernetes-sum"),
+        pytest.param("kubernetes", "go.sum", KUBERNETES, id="kubernetes-sum"),
+        pytest.param("kubevirt", "go.sum", KUBEVIRT, id="kubevirt-sum"),
+        pytest.param("kubevirt", "objects/main.go", KUBEVIRT[-1:], id="kubevirt-our-own-source"),
     ],
 )
 async def test_a_changed_module_rebuilds_only_its_own(
@@ -96,6 +121,15 @@ async def test_a_changed_module_rebuilds_only_its_own(
         content.write("// changed\n")
     await desk.build()
     assert desk.built() == rebuilt
+
+
+async def test_another_patch_rebuilds_what_is_patched(desk: Desk, monkeypatch):
+    await desk.build()
+    desk.built()
+    patch = dataclasses.replace(recipes.PATCHES["kubevirt"], becomes="const other")
+    monkeypatch.setitem(recipes.PATCHES, "kubevirt", patch)
+    await desk.build()
+    assert desk.built() == KUBEVIRT
 
 
 async def test_a_bug_fix_release_of_go_rebuilds_nothing(desk: Desk, monkeypatch):
@@ -243,9 +277,12 @@ def test_the_cache_folder_follows_xdg():
 
 
 def test_every_binary_has_a_pinned_module():
-    for binary in binaries.BINARIES:
-        module = binaries.MODULES / binary.module
+    for binary in recipes.BINARIES:
+        module = recipes.MODULES / binary.module
         package = binary.package
+        if binary.is_ours:
+            assert list((module / package).glob("*.go"))
+            continue
         assert f"\t{package}\n" in module.joinpath("go.mod").read_text() or (
             f"tool {package}\n" in module.joinpath("go.mod").read_text()
         )
