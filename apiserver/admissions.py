@@ -30,13 +30,15 @@ def build(views: Views, config: Config, quota_gate: Admit) -> dict[str, Admit]:
 
 
 def judged(views: Views, judge: Judge, *, within: float = WITHIN) -> Admit:
-    """Return a handler that puts each review to a view; a denial is one of a view as new as it."""
+    """Return a handler that puts each review to a view; what a denial rests on is as new as it."""
 
     async def admit(request: Mapping[str, Any]) -> Mapping[str, Any]:
         asked = _decoded(request)
         try:
             async with asyncio.timeout(within):
-                answer = await views.ask(lambda world: judge(asked, world), is_final=_is_allowed)
+                answer = await views.ask(
+                    lambda world: judge(asked, world), rests_on=review.rests_on
+                )
         except TimeoutError:
             answer = review.unavailable("the GPU service could not judge it in time: try again")
         return review.document(answer)
@@ -52,10 +54,6 @@ def always(answer: Answer) -> Admit:
         return review.document(answer)
 
     return admit
-
-
-def _is_allowed(answer: Answer) -> bool:
-    return isinstance(answer, Allowed)
 
 
 def _decoded(request: Mapping[str, Any]) -> Review:

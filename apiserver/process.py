@@ -183,7 +183,10 @@ def _build(  # noqa: PLR0917 -- what `serve` opened, handed on once
     computing = Computing()
     projection = Projection(source, enabled=settings.config.enabled, in_thread=computing)
     # A source of their own: a snapshot answers one thread, and lists are made in another.
-    views = Views(CachesSource(caches, client), in_thread=computing)
+    # A refused order is waited for: what it rests on is asked for all at once.
+    views = Views(
+        CachesSource(caches, client, in_flight=len(caches.reflectors)), in_thread=computing
+    )
     keeper = trust.Keeper(
         reviewer,
         changed=lambda found: certificate.trust(found.authorities),

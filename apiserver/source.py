@@ -3,16 +3,19 @@
 A list's resourceVersion is the highest version up to which *every* source has proved progress
 (domain contract 9): by an event, a bookmark, or a list of one object. A quiet kind has no events,
 and its bookmarks come once a minute, so before anything is published the kinds that lag are asked
-for one object each: the list's version is where that kind stood.
+for one object each: the list's version is where that kind stood. A refusal is asked for less: that the
+kinds it rests on have come to where they stood when it was asked for.
 """
 
 import asyncio
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol, Unpack
 
 from gpu.cluster.caches import WATCHED, Caches
 from gpu.cluster.options import ListOptions
 from gpu.objects.kinds import Kind
+from gpu.objects.meta import HasMeta
 from gpu.reading import Live
 from gpu.world import World
 
@@ -77,20 +80,34 @@ class CachesSource:
             for kind in self._kinds():
                 if self._reached(kind) < foremost or foremost <= self.resource_version:
                     tasks.create_task(self._ask(kind))
-        await self._silence()
+        await self._silence(self._kinds())
 
-    async def _silence(self) -> None:
+    async def prove(self, view: type[HasMeta]) -> None:
+        """Have one kind catch up with now, whatever the others do; at once if it is not served.
+
+        Raises ApiError.
+        """
+        kind = self._caches.kind(view)
+        if self._caches[kind].has_synced:
+            await self._ask(kind)
+            await self._silence((kind,))
+
+    async def _silence(self, kinds: Sequence[Kind]) -> None:
         """Wait for events on their way: a list is answered before the last of them is read here.
 
-        One that came after its version was published would have to wait for the next version.
+        One that came after its version was published would have to wait for the next version. Nothing
+        is on its way to a cache that has come as far as its list.
         """
         before: list[int] = []
         for _ in range(_MOST_LOOKS):
-            now = [self._caches[kind].resource_version for kind in self._kinds()]
-            if now == before:
+            now = [self._caches[kind].resource_version for kind in kinds]
+            if now == before or all(map(self._has_arrived, kinds)):
                 return
             before = now
             await asyncio.sleep(SILENCE)
+
+    def _has_arrived(self, kind: Kind) -> bool:
+        return self._caches[kind].resource_version >= self._proved.get(kind, math.inf)
 
     async def _ask(self, kind: Kind) -> None:
         async with self._slots:

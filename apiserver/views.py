@@ -2,8 +2,8 @@
 
 A view is made on demand, one at a time, of the one before it, and serves all who wait. Whoever asks
 waits a little for one as new as the question, else is answered from the last one. A refusal is not
-given before the caches have caught up with what was written when the question came: a class, a node
-or a budget made just before an order must not be missed.
+given before the caches of what it rests on have caught up with what was written when the question
+came: a class, a node or a budget made just before an order must not be missed.
 """
 
 import asyncio
@@ -14,8 +14,11 @@ from typing import Protocol, TypeVar
 
 import structlog
 
+from apiserver.proofs import Proofs
 from apiserver.wire import status
 from gpu.model import orders
+from gpu.model.premises import NOTHING, Premises
+from gpu.objects.meta import HasMeta
 from gpu.reading import InThread
 from gpu.world import World
 
@@ -37,8 +40,8 @@ class Source(Protocol):
     def subscribe(self, changed: Callable[[], None]) -> Callable[[], None]:
         """Call `changed` after each change of a typed view; returns what ends it."""
 
-    async def progress(self) -> None:
-        """Have every source catch up with now. Raises when the API server does not answer."""
+    async def prove(self, view: type[HasMeta]) -> None:
+        """Have one kind catch up with now. Raises when the API server does not answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,9 +91,7 @@ class Views:
         """When something was first known that the view that is ready does not show."""
         self._taken_behind: float | None = None
         """The same of the world that the view in the making is made of."""
-        self._proved = float("-inf")
-        """When the last proof that the caches have caught up was begun."""
-        self._proving = asyncio.Lock()
+        self._proofs = Proofs(source, within=self._pace.prove)
         self._wake = asyncio.Event()
         self._moved = asyncio.Event()
         # One thread: a snapshot works its answers out in place and takes one question at a time.
@@ -113,39 +114,35 @@ class Views:
             self._asking.shutdown(wait=False, cancel_futures=True)
 
     async def ask(
-        self, question: Callable[[World], T], *, is_final: Callable[[T], bool] = lambda _: True
+        self,
+        question: Callable[[World], T],
+        *,
+        rests_on: Callable[[T], Premises] = lambda _: NOTHING,
     ) -> T:
         """Answer from a view that is as new as the question, if one is ready soon.
 
-        An answer that is not final is asked again if the caches, once they have caught up, show
-        anything else. `question` runs in a thread. Raises Unavailable when no view is ready in time.
+        An answer that rests on some kinds of objects is asked again if the caches of these, once they
+        have caught up, show anything else. `question` runs in a thread. Raises Unavailable when no view
+        is ready in time.
         """
-        until = asyncio.get_running_loop().time() + self._pace.longest
+        loop = asyncio.get_running_loop()
+        came = loop.time()
+        until = came + self._pace.longest
         if not self._source.synced:
             raise status.try_later("the GPU service is starting: try again in a moment", 1)
         view = await self._soon(self._look(), until)
         answer = await self._put(question, view.world)
-        if is_final(answer):
-            return answer
-        await self._catch_up()
-        number = self._look()
-        if view.number < number and await self._made(number, until):
-            assert self._ready is not None
-            answer = await self._put(question, self._ready.world)
+        proved: Premises = NOTHING
+        while lacking := rests_on(answer) - proved:
+            if not await self._proofs.since(came, lacking):
+                break
+            proved |= lacking
+            number = self._look()
+            if view.number < number and await self._made(number, until):
+                assert self._ready is not None
+                view = self._ready
+                answer = await self._put(question, view.world)
         return answer
-
-    async def _catch_up(self) -> None:
-        """Have the caches prove progress up to now; one proof serves all who came before it began."""
-        loop = asyncio.get_running_loop()
-        came = loop.time()
-        try:
-            async with asyncio.timeout(self._pace.prove), self._proving:
-                if self._proved < came:
-                    began = loop.time()
-                    await self._source.progress()
-                    self._proved = began
-        except Exception as error:  # noqa: BLE001 -- the answer stands, as of a moment ago
-            log.warning("caches not proved current", error=f"{type(error).__name__}: {error}")
 
     async def _put(self, question: Callable[[World], T], world: World) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._asking, question, world)

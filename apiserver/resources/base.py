@@ -10,6 +10,7 @@ from apiserver.wire.items import Row, Type
 from apiserver.wire.table import Column
 from apiserver.wire.values import Json, JsonObject
 from gpu import keys
+from gpu.model.premises import NOTHING, Premises
 from gpu.objects.tenants import Namespace
 from gpu.world import World
 
@@ -21,8 +22,17 @@ CATEGORIES: Final = ("cozystack", "gpu")
 _UIDS: Final = uuid.UUID("6f1c2f0e-6b0d-5c37-9b0a-1f6f4f6c9d11")
 
 
-Answers = Callable[[World, str, JsonObject, User], JsonObject]
-"""A world, a namespace, what was posted and by whom to the members beside kind and metadata."""
+@dataclass(frozen=True, slots=True)
+class Said:
+    """The answer to a question: the members beside kind and metadata."""
+
+    members: JsonObject
+    rests_on: Premises = NOTHING
+    """What has to be current for a no to stand."""
+
+
+Answers = Callable[[World, str, JsonObject, User], Said]
+"""A world, a namespace, what was posted and by whom to what is said of it."""
 
 
 def no_rows(world: World, namespace: str) -> tuple[Row, ...]:

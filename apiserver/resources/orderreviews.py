@@ -5,9 +5,10 @@ from typing import Final
 
 from apiserver.identity import User
 from apiserver.resources import base
+from apiserver.resources.base import Said
 from apiserver.wire.values import Json, JsonObject
 from gpu.admission import orders
-from gpu.model import counteroffers, refusals
+from gpu.model import counteroffers, premises, refusals
 from gpu.model.counteroffers import Judgement
 from gpu.model.orders import Order
 from gpu.objects.claims import GPUClaim
@@ -17,7 +18,7 @@ from gpu.units import ClassName
 from gpu.world import World
 
 
-def answer(world: World, namespace: str, body: JsonObject, user: User) -> JsonObject:
+def answer(world: World, namespace: str, body: JsonObject, user: User) -> Said:
     """Return the order as asked and what the order webhook would say of it, whoever asks."""
     del user
     spec = Fields(body["spec"], "spec")
@@ -29,7 +30,8 @@ def answer(world: World, namespace: str, body: JsonObject, user: User) -> JsonOb
     )
     order = counteroffers.of_claim(world.snapshot, claim)
     judged = counteroffers.judge(world.snapshot, order)
-    return {"spec": _spec(claim), "status": _status(order, judged)}
+    rests_on = premises.least(judged.refusals, world.snapshot)
+    return Said({"spec": _spec(claim), "status": _status(order, judged)}, rests_on)
 
 
 def _spec(claim: GPUClaim) -> Mapping[str, Json]:

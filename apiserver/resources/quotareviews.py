@@ -5,11 +5,12 @@ from typing import Final
 
 from apiserver.identity import User
 from apiserver.resources import base
+from apiserver.resources.base import Said
 from apiserver.wire.values import Json, JsonObject
 from gpu import keys
 from gpu.admission import tenants
 from gpu.admission.review import Cause
-from gpu.model import grant_words, grants, tenancy
+from gpu.model import grant_words, grants, premises, tenancy
 from gpu.model.grants import Change, Objection, Ruling, TooMuch
 from gpu.objects.decode import Fields
 from gpu.objects.tenants import tenant_of_release
@@ -21,7 +22,7 @@ _NEW: Final = "NEW"
 """The child where none is named: no tenant has upper case in its name."""
 
 
-def answer(world: World, namespace: str, body: JsonObject, user: User) -> JsonObject:
+def answer(world: World, namespace: str, body: JsonObject, user: User) -> Said:
     """Return the quotas as asked and what the quota gate would say of them, whoever asks."""
     del user
     spec = Fields(body["spec"], "spec")
@@ -33,9 +34,11 @@ def answer(world: World, namespace: str, body: JsonObject, user: User) -> JsonOb
     if not tenancy.is_tenant(namespace):
         why = f"Forbidden: namespace {namespace} belongs to no tenant, which could have children"
         none = Cause("metadata.namespace", "FieldValueForbidden", why)
-        return {**asked, "status": {"allowed": False, "causes": [none.document()], "warnings": []}}
+        refused: JsonObject = {"allowed": False, "causes": [none.document()], "warnings": []}
+        return Said({**asked, "status": refused})
     child = tenant_of_release(namespace, f"{keys.TENANT_NAMESPACE_PREFIX}{name or _NEW}")
-    return {**asked, "status": _status(_judged(world, child, quotas))}
+    ruling = _judged(world, child, quotas)
+    return Said({**asked, "status": _status(ruling)}, premises.of_grant(ruling.objections))
 
 
 def _judged(world: World, child: TenantName, quotas: Mapping[str, object]) -> Ruling:

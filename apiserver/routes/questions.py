@@ -11,12 +11,14 @@ from aiohttp import web
 from apiserver import appkeys
 from apiserver.identity import NOBODY, User
 from apiserver.resources import base
-from apiserver.resources.base import Answers, Resource
+from apiserver.resources.base import Answers, Resource, Said
 from apiserver.routes import answers
 from apiserver.wire import bodies, negotiate, status
 from apiserver.wire.negotiate import Subject
 from apiserver.wire.status import Unavailable
 from apiserver.wire.values import Json, JsonObject
+from gpu.model.premises import Premises
+from gpu.objects.tenants import Namespace
 from gpu.world import World
 from openapi import document
 
@@ -93,25 +95,24 @@ async def _answered(
         raise Unavailable("GPUs are switched off on this cluster: nothing can be ordered")
     user = request.get(appkeys.USER, NOBODY)
     question = partial(_put, answer=answer, namespace=namespace, found=found, user=user)
-    said = await views.ask(question, is_final=_is_allowed)
+    said = await views.ask(question, rests_on=_rests_on)
     if said is None:
         raise status.no_such_object("", "namespaces", namespace)
-    return said
+    return said.members
 
 
 def _put(
     world: World, *, answer: Answers, namespace: str, found: JsonObject, user: User
-) -> JsonObject | None:
+) -> Said | None:
     """Return the answer of one world; None where the namespace does not exist."""
     if namespace and base.namespace(world, namespace) is None:
         return None
     return answer(world, namespace, found, user)
 
 
-def _is_allowed(said: JsonObject | None) -> bool:
-    """Say whether an answer of an older world will do: one that says no is asked again."""
-    told = said.get("status") if said else None
-    return isinstance(told, Mapping) and told.get("allowed") is True
+def _rests_on(said: Said | None) -> Premises:
+    """Return what has to be current for an answer to stand; None says that there is no namespace."""
+    return frozenset({Namespace}) if said is None else said.rests_on
 
 
 def _document(

@@ -4,13 +4,14 @@ The binder judges every order again before it binds it, so an order that passes 
 met any more waits, and says why.
 """
 
+from dataclasses import replace
 from typing import Final
 
 from gpu.admission import review
 from gpu.admission.review import About, Allowed, Answer, Cause, Denied, Review
 from gpu.config import Config
 from gpu.errors import DecodeError
-from gpu.model import counteroffers, refusals
+from gpu.model import counteroffers, premises, refusals
 from gpu.model.refusals import Refusal
 from gpu.objects.claims import GPUClaim
 from gpu.objects.decode import Fields
@@ -51,7 +52,8 @@ def answer(asked: Review, world: World, config: Config) -> Answer:
     causes = tuple(
         Cause(field_of(one), refusals.code(one), refusals.words(one)) for one in judged.refusals
     )
-    return _denied(asked, review.FORBIDDEN, "Forbidden", said, causes)
+    denied = _denied(asked, review.FORBIDDEN, "Forbidden", said, causes)
+    return replace(denied, rests_on=premises.least(judged.refusals, world.snapshot))
 
 
 def field_of(refusal: Refusal) -> str:

@@ -19,8 +19,9 @@ from gpu.admission.reserved import Shelf, Stored, UnstorableError
 from gpu.admission.review import Answer, Review
 from gpu.admission.sightings import Glance, Sightings
 from gpu.errors import DecodeError
-from gpu.model import grants, reservations, tenancy
+from gpu.model import grants, premises, reservations, tenancy
 from gpu.model.grants import Change, Ruling, TooMuch
+from gpu.model.premises import Premises
 from gpu.model.reservations import Amounts
 from gpu.ports import Clock, Writer
 from gpu.units import TenantName
@@ -31,16 +32,16 @@ T = TypeVar("T")
 SECONDS: Final = 2.0
 """A change is answered within this, allowed or not."""
 RENEWAL: Final = 0.7
-"""Seconds a refusal waits for caches that are no older than the question."""
+"""Seconds a refusal waits for what is declared to be read anew."""
 
 
 class Ask(Protocol):
     """Put a question to a World that is as new as may be (apiserver.views)."""
 
     async def __call__(
-        self, question: Callable[[World], T], /, *, is_final: Callable[[T], bool]
+        self, question: Callable[[World], T], /, *, rests_on: Callable[[T], Premises] = ...
     ) -> T:
-        """Answer it; one that is not final is asked again of a newer World, if there is one."""
+        """Answer it, of a World in which what the answer rests on is as new as the question."""
 
 
 @dataclass(slots=True)
@@ -126,11 +127,25 @@ class Gate:
             return review.unavailable(f"{whose}: {error}")
 
     async def _judge(self, asked: Review, change: Change) -> Ruling:
+        """Judge by what the caches show; what they refuse, again once they have caught up.
+
+        They catch up between rounds, while nobody waits for a turn.
+        """
         arrived = self._clock.monotonic()
-        ruling = await self._reserve(asked, change)
-        if not _may_be_old(ruling) or not await self._renewed_since(arrived):
-            return ruling
-        return await self._reserve(asked, change)
+        current: Premises = premises.NOTHING
+        while True:
+            ruling = await self._reserve(asked, change)
+            lacking = premises.of_grant(ruling.objections) - current
+            if not lacking:
+                return ruling
+            if _may_be_old(ruling) and not await self._renewed_since(arrived):
+                return ruling
+            await self._catch_up(lacking)
+            current |= lacking
+
+    async def _catch_up(self, lacking: Premises) -> None:
+        """Have a World made that is as new as now in what a refusal rests on."""
+        await self._ask(lambda _: None, rests_on=lambda _: lacking)
 
     async def _renewed_since(self, arrived: float) -> bool:
         """Have the caches read anew, once for all who wait; False when that takes too long."""
@@ -181,9 +196,7 @@ class Gate:
 
     async def _look(self, attempt: _Attempt) -> _Judged:
         glance = self._sightings.glance()
-        return await self._ask(
-            lambda world: _judged(attempt, glance, world), is_final=lambda judged: judged.passes
-        )
+        return await self._ask(lambda world: _judged(attempt, glance, world))
 
     async def _write(self, attempt: _Attempt, judged: _Judged) -> bool:
         """Write the child's entry for every bounding tenant, the topmost first.

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from gpu.model.premises import NOTHING, Premises
 from gpu.objects.decode import Fields
 
 FORBIDDEN: Final = 403
@@ -90,6 +91,8 @@ class Denied:
     about: About = field(default_factory=About)
     retry_after: int = 0
     """Seconds after which clients try again by themselves; 0 asks them not to."""
+    rests_on: Premises = NOTHING
+    """What has to be current for it to stand; told to nobody."""
 
 
 Answer = Allowed | Denied
@@ -140,6 +143,11 @@ def document(answer: Answer) -> dict[str, Any]:
         "details": {key: value for key, value in details.items() if value},
     }
     return {"allowed": False, "status": status}
+
+
+def rests_on(answer: Answer) -> Premises:
+    """Return what has to be current for an answer to stand: what passes is judged again later."""
+    return NOTHING if isinstance(answer, Allowed) else answer.rests_on
 
 
 def unavailable(message: str, seconds: int = 1) -> Denied:

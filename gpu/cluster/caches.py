@@ -19,6 +19,7 @@ from gpu.objects import (
     nodes,
     pods,
     tenants,
+    volumes,
     workloads,
 )
 from gpu.objects.kinds import Kind
@@ -49,6 +50,8 @@ WATCHED: Final = (
     Watched(kind=kinds.NODES, view=nodes.Node, decode=nodes.decode),
     # A finished pod may be gone 60 ms later: its end is evidence, and passes must get to see it.
     Watched(kind=kinds.PODS, view=pods.Pod, decode=pods.decode, lingers=lambda pod: not pod.live),
+    Watched(kind=kinds.VOLUME_CLAIMS, view=volumes.Claim, decode=volumes.decode),
+    Watched(kind=kinds.VOLUMES, view=volumes.Volume, decode=volumes.decode_volume),
     Watched(kind=kinds.NAMESPACES, view=tenants.Namespace, decode=tenants.decode_namespace),
     Watched(
         kind=kinds.HELM_RELEASES,
@@ -127,6 +130,10 @@ class Caches:
         async with asyncio.TaskGroup() as tasks:
             for each in self.reflectors.values():
                 tasks.create_task(each.run(), name=f"reflector {each.store.kind.resource}")
+
+    def kind(self, view: type[HasMeta]) -> Kind:
+        """Return the kind that is read as a view."""
+        return self._store(view).kind
 
     # The Reader port.
 

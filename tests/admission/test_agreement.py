@@ -37,7 +37,7 @@ def webhook(world: World, namespace: str, name: str, class_name: str, count: int
 def reviewed(world: World, namespace: str, name: str, class_name: str, count: int):
     spec = {"className": class_name, "count": count, **({"claimName": name} if name else {})}
     assert ORDER_REVIEWS.answer is not None
-    return ORDER_REVIEWS.answer(world, namespace, {"spec": spec}, USER)["status"]
+    return ORDER_REVIEWS.answer(world, namespace, {"spec": spec}, USER).members["status"]
 
 
 def agreed(world: World, namespace: str, name: str, class_name: str, count: int) -> bool:

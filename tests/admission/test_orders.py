@@ -7,7 +7,7 @@ from gpu.admission import orders, review
 from gpu.admission.review import About, Allowed, Cause, Denied
 from gpu.binder import conditions
 from gpu.config import Config
-from gpu.model import refusals
+from gpu.model import premises, refusals
 from gpu.model.refusals import NoFreeUnits, OverMaxCount
 from tests import builders
 from tests.builders import L40, a_claim, a_class, a_node, a_world, raw_claim
@@ -56,6 +56,7 @@ def test_an_order_that_cannot_be_met_is_refused_with_what_would_be_accepted():
         ),
         causes=(Cause("spec.count", "NoFreeUnits", refusals.words(why)),),
         about=About(group="gpu.cozystack.io", kind="gpuclaims", name="big"),
+        rests_on=premises.ROOM,
     )
 
 

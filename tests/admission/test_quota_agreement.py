@@ -44,7 +44,7 @@ def test_a_review_says_what_the_gate_would_do(name, quotas):
 
     assert QUOTA_REVIEWS.answer is not None
     body = {"spec": {"childName": name, "resourceQuotas": quotas}}
-    said = QUOTA_REVIEWS.answer(WORLD, "tenant-a", body, NOBODY)["status"]
+    said = QUOTA_REVIEWS.answer(WORLD, "tenant-a", body, NOBODY).members["status"]
 
     assert said["allowed"] is not isinstance(done, Denied)
     if isinstance(done, Denied):

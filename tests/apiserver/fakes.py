@@ -29,6 +29,7 @@ class FakeSource:
         self.synced = True
         self.reachable = True
         self.proofs = 0
+        self.proved: list[type[Any]] = []
         self._listeners: list[Callable[[], None]] = []
 
     @property
@@ -44,6 +45,12 @@ class FakeSource:
 
     async def progress(self) -> None:
         self.proofs += 1
+        await asyncio.sleep(0)
+        if not self.reachable:
+            raise ConnectionError("no answer")
+
+    async def prove(self, view: type[Any]) -> None:
+        self.proved.append(view)
         await asyncio.sleep(0)
         if not self.reachable:
             raise ConnectionError("no answer")

@@ -1,0 +1,105 @@
+"""Premises: the kinds of objects that a refusal rests on. Where these are current the refusal stands.
+
+What is refused for several reasons is refused while one of them stands, so the reason that rests on
+least is enough to be certain. Nothing here says what a refusal is worded with.
+"""
+
+from collections.abc import Iterable
+from typing import Final, assert_never
+
+from gpu.model import placement, refusals
+from gpu.model.grants import BadKey, BadValue, Objection, TooMuch
+from gpu.model.refusals import Refusal
+from gpu.model.snapshot import Snapshot
+from gpu.objects.claims import GPUClaim
+from gpu.objects.classes import GPUClass
+from gpu.objects.config_maps import ConfigMap
+from gpu.objects.kubevirt import VM, VMI, KubeVirt
+from gpu.objects.meta import HasMeta
+from gpu.objects.nodes import GPUNode, Node
+from gpu.objects.pods import Pod
+from gpu.objects.tenants import Namespace, TenantQuota, TenantRelease
+from gpu.units import ClassName, Units
+
+Premises = frozenset[type[HasMeta]]
+"""Kinds of objects, by the views they are read as."""
+
+NOTHING: Final[Premises] = frozenset()
+"""What is asked is enough."""
+CLASS: Final[Premises] = frozenset({GPUClass})
+NODES: Final[Premises] = CLASS | {GPUNode, Node}
+_USE: Final[Premises] = frozenset({GPUClaim, Pod, VMI})
+ROOM: Final[Premises] = NODES | _USE
+"""Units free on nodes, where nothing older waits for them."""
+BUDGET: Final[Premises] = CLASS | _USE | {TenantRelease, TenantQuota, KubeVirt}
+"""What is declared and used; what KubeVirt permits counts as a GPU, and under `total`."""
+TURNS: Final[Premises] = ROOM | BUDGET | {Namespace, VM}
+"""Units free behind older orders and Lost sets: whether those can be placed is asked first."""
+_KEYS: Final[Premises] = frozenset({GPUClass, ConfigMap})
+
+
+def least(found: Iterable[Refusal], snapshot: Snapshot) -> Premises:
+    """Return what the one of an order's refusals rests on that rests on least."""
+    return min((of(one, snapshot) for one in found), key=len, default=NOTHING)
+
+
+def of(refusal: Refusal, snapshot: Snapshot) -> Premises:
+    """Return what a refusal of a new order rests on; `snapshot` is what it was judged by."""
+    match refusal:
+        case refusals.NoTenant():
+            found = NOTHING
+        case (
+            refusals.NoSuchClass()
+            | refusals.ClassRetired()
+            | refusals.ClassDeleting()
+            | refusals.BadCount()
+            | refusals.OverMaxCount()
+        ):
+            found = CLASS
+        case refusals.NotPermitted():
+            found = CLASS | {KubeVirt}
+        case refusals.NotEntitled():
+            found = CLASS | {Namespace}
+        case refusals.NoNodeServes() | refusals.NoNodeEligible():
+            found = NODES
+        case refusals.NoFreeUnits(name, wanted, _):
+            found = _of_free(snapshot, name, wanted)
+        case refusals.NoNodeAccepts():
+            found = TURNS if _is_waited_for(snapshot) else ROOM
+        case refusals.NoNodeForSet() | refusals.GuestMayRun():
+            found = TURNS
+        case refusals.OverBudget():
+            found = BUDGET
+        case _:  # pragma: no cover
+            assert_never(refusal)
+    return found
+
+
+def of_grant(objections: Iterable[Objection]) -> Premises:
+    """Return what the one of a grant's objections rests on that rests on least."""
+    return min(map(_of_objection, objections), key=len, default=NOTHING)
+
+
+def _of_objection(objection: Objection) -> Premises:
+    match objection:
+        case BadKey() | BadValue():
+            return _KEYS
+        case TooMuch():
+            return BUDGET | _KEYS
+        case _:  # pragma: no cover
+            assert_never(objection)
+
+
+def _of_free(snapshot: Snapshot, name: ClassName, wanted: Units) -> Premises:
+    """Say on what it rests that too few units are free.
+
+    Whatever waits takes units and frees none: where too few are free before anything older is served,
+    it does not matter what becomes of that.
+    """
+    if _is_waited_for(snapshot) and placement.free(snapshot.draft(), name) >= wanted:
+        return TURNS
+    return ROOM
+
+
+def _is_waited_for(snapshot: Snapshot) -> bool:
+    return bool(snapshot.pending or snapshot.lost)

@@ -1,0 +1,148 @@
+"""What a refusal rests on: a change of anything else never takes it back."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpu import reading
+from gpu.model import counteroffers, grants, premises, refusals
+from gpu.model.counteroffers import Judgement
+from gpu.model.grants import Change
+from gpu.objects.claims import GPUClaim
+from gpu.objects.classes import GPUClass
+from gpu.objects.config_maps import ConfigMap
+from gpu.objects.kubevirt import VM, VMI, KubeVirt
+from gpu.objects.nodes import GPUNode, Node
+from gpu.objects.pods import Pod
+from gpu.objects.tenants import Namespace, TenantQuota, TenantRelease
+from tests import strategies
+from tests.builders import (
+    H100,
+    L40,
+    a_claim,
+    a_class,
+    a_kubevirt,
+    a_node,
+    a_quota,
+    a_snapshot,
+    a_vm,
+)
+
+ROOM = {GPUClass, GPUNode, Node, GPUClaim, Pod, VMI}
+BUDGET = {GPUClass, GPUClaim, Pod, VMI, TenantRelease, TenantQuota, KubeVirt}
+TURNS = {*ROOM, *BUDGET, Namespace, VM}
+FIELDS = {view: name for name, view in reading.VIEWS.items()} | {ConfigMap: "settings"}
+
+OVER = refusals.OverBudget("k", 2, 1, 0, "tenant-a", True, 1)  # noqa: FBT003 -- as it is built
+
+
+@pytest.mark.parametrize(
+    ("refusal", "wanted"),
+    [
+        (refusals.NoTenant("default"), set()),
+        (refusals.BadCount(0, 9), {GPUClass}),
+        (refusals.NoSuchClass("h100"), {GPUClass}),
+        (refusals.ClassRetired("h100"), {GPUClass}),
+        (refusals.ClassDeleting("h100"), {GPUClass}),
+        (refusals.OverMaxCount("h100", 2, 1), {GPUClass}),
+        (refusals.NotPermitted("h100", H100), {GPUClass, KubeVirt}),
+        (refusals.NotEntitled("vgpu", "tenant-a"), {GPUClass, Namespace}),
+        (refusals.NoNodeServes("h100", H100), {GPUClass, GPUNode, Node}),
+        (refusals.NoNodeEligible("h100"), {GPUClass, GPUNode, Node}),
+        (refusals.NoFreeUnits("h100", 9, 8), ROOM),
+        (refusals.NoNodeAccepts("h100", 8, 8, 4), ROOM),
+        (OVER, BUDGET),
+        (refusals.NoNodeForSet(2, (("h100", 9),)), TURNS),
+        (refusals.GuestMayRun(), TURNS),
+    ],
+    ids=lambda value: getattr(value, "reason", ""),
+)
+def test_each_refusal_rests_on_these(refusal, wanted):
+    assert premises.of(refusal, a_snapshot(classes=[a_class()], nodes=[a_node()])) == wanted
+
+
+@pytest.mark.parametrize(
+    ("refusal", "waits", "wanted"),
+    [
+        (refusals.NoFreeUnits("h100", 3, 2), a_claim(count=1), TURNS),
+        (refusals.NoFreeUnits("h100", 4, 2), a_claim(count=1), ROOM),
+        (refusals.NoFreeUnits("h100", 3, 2), a_claim(count=1, lost="n1"), TURNS),
+        (refusals.NoNodeAccepts("h100", 3, 3, 2), a_claim(count=1), TURNS),
+        (refusals.NoNodeAccepts("h100", 3, 3, 2), a_claim(count=1, on="n1"), ROOM),
+    ],
+    ids=["free without it", "too few without it", "a Lost one", "of one node", "nothing waits"],
+)
+def test_what_waits_matters_where_there_would_be_room_without_it(refusal, waits, wanted):
+    snapshot = a_snapshot(classes=[a_class()], nodes=[a_node(units=3)], claims=[waits])
+    assert premises.of(refusal, snapshot) == wanted
+
+
+def test_the_refusal_that_rests_on_least_is_enough():
+    snapshot = a_snapshot(classes=[a_class()])
+    found = [refusals.NoFreeUnits("h100", 9, 8), OVER, refusals.OverMaxCount("h100", 9, 4)]
+    assert premises.least(found, snapshot) == {GPUClass}
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> strategies.Objects:
+    """Clusters with what the usual ones lack: VMs that name claims, permitted names, ResourceQuotas."""
+    names = st.sets(st.sampled_from(["new", *(f"c{at}" for at in range(4))]))
+    tables = [[], [a_kubevirt(H100)], [a_kubevirt(H100, L40, "nvidia.com/GRID", "example.com/nic")]]
+    return {
+        **draw(strategies.clusters()),
+        "vms": [
+            a_vm(name, tenant=tenant, claims=sorted(draw(names)))
+            for name, tenant in zip(strategies.VMS, strategies.TENANTS[1:3], strict=True)
+        ],
+        "kubevirts": draw(st.sampled_from(tables)),
+        "quotas": [
+            a_quota(tenant, of={f"requests.{H100}": draw(st.integers(0, 4))})
+            for tenant in strategies.TENANTS[1:3]
+            if draw(st.booleans())
+        ],
+    }
+
+
+def but_for(rests_on, objects, others):
+    """The objects of the kinds rested on, and all other kinds as they are elsewhere."""
+    kept = {FIELDS[view] for view in rests_on}
+    return a_snapshot(**{name: (objects if name in kept else others)[name] for name in objects})
+
+
+ORDERS = st.builds(
+    a_claim,
+    st.just("new"),
+    tenant=st.sampled_from([*strategies.TENANTS[1:], "default"]),
+    class_name=st.sampled_from(strategies.CLASSES),
+    count=st.integers(1, 7),
+)
+
+
+def judged(snapshot, claim) -> Judgement:
+    return counteroffers.judge(snapshot, counteroffers.of_claim(snapshot, claim))
+
+
+@settings(max_examples=400, deadline=None)
+@given(worlds(), worlds(), ORDERS)
+def test_no_change_of_another_kind_takes_a_refusal_of_an_order_back(objects, others, claim):
+    snapshot = a_snapshot(**objects)
+    for refusal in judged(snapshot, claim).refusals:
+        rests_on = premises.of(refusal, snapshot)
+        assert not judged(but_for(rests_on, objects, others), claim).is_accepted, refusal
+
+
+QUOTAS = st.dictionaries(
+    st.sampled_from([*strategies.KEYS, "gpu.cozystack.io/none", "nvidia.com/gh100_h100"]),
+    st.sampled_from([0, 1, 3, 9, "x", -1]),
+    min_size=1,
+    max_size=3,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(worlds(), worlds(), QUOTAS, st.sampled_from(["tenant-a-new", "tenant-a-x", "tenant-b"]))
+def test_no_change_of_another_kind_takes_a_refusal_of_quotas_back(objects, others, quotas, tenant):
+    change = Change(tenant=tenant, new=quotas)
+    for objection in grants.judge(a_snapshot(**objects), change).objections:
+        rests_on = premises.of_grant([objection])
+        assert grants.judge(but_for(rests_on, objects, others), change).objections, objection
