@@ -5,16 +5,79 @@ Only pods that the VMI lists in `status.activePods` are its pods: an owner refer
 
 from collections.abc import Container, Iterator
 from dataclasses import replace
+from datetime import datetime, timedelta
+from enum import Enum, auto
 from typing import Final
 
 from gpu.model.snapshot import Snapshot
+from gpu.objects import meta
 from gpu.objects.claims import AttachedPod, Attachment, GPUClaim
 from gpu.objects.kubevirt import VMI
 from gpu.objects.meta import ObjectKey
-from gpu.units import NodeName
+from gpu.units import ClaimName, NodeName
 
 MOST_PODS: Final = 256
 """As the CRD has it."""
+
+
+class Use(Enum):
+    """What becomes of an attachment when another start wants the claim."""
+
+    LIVES = auto()
+    """Its VMI is there, and neither ended nor about to go."""
+    STARTING = auto()
+    """Its VMI has not come, and may come yet."""
+    OVER = auto()
+    """Nobody uses the claim by it any more, whatever pods of it still end."""
+
+
+def use(claim: GPUClaim, vmi: VMI | None, now: datetime, grace: float) -> Use:
+    """Judge the attachment of a claim by the VMI of its name, which is None where there is none.
+
+    `grace` are the seconds a VMI is waited for. `claim` is attached.
+    """
+    attachment = claim.attached_to
+    if attachment is None:
+        return Use.OVER
+    if vmi is not None and is_user(claim, vmi):
+        return Use.OVER if vmi.meta.deleting or vmi.ended else Use.LIVES
+    since = attachment.since or meta.EPOCH
+    may_come = not attachment.uid and now - since < timedelta(seconds=grace)
+    return Use.STARTING if may_come else Use.OVER
+
+
+def is_user(claim: GPUClaim, vmi: VMI) -> bool:
+    """Say whether a VMI of the attachment's name is the one that uses the claim.
+
+    It is the one whose uid was adopted or that carries its id; a VMI of the same name that carries
+    neither is another start. An attachment without an id is nobody's in particular: while it has no
+    uid, any VMI of the name may use the claim.
+    """
+    attachment = claim.attached_to
+    if attachment is None:
+        return False
+    if attachment.uid and vmi.meta.uid == attachment.uid:
+        return True
+    if not attachment.admission:
+        return not attachment.uid
+    return vmi.admissions.get(ClaimName(claim.meta.name)) == attachment.admission
+
+
+def left_behind(claim: GPUClaim, vmi: VMI | None) -> tuple[AttachedPod, ...]:
+    """Return the pods that the next attachment of a claim takes over: each needs evidence of its end.
+
+    To those recorded come those that only its VMI lists yet.
+    """
+    attachment = claim.attached_to
+    if attachment is None:
+        return ()
+    user = vmi if vmi is not None and is_user(claim, vmi) else None
+    listed = user.active_pods if user else {}
+    pods = (
+        replace(pod, node=pod.node or listed.get(pod.uid, pod.node))
+        for pod in _known(attachment, user)
+    )
+    return _capped(tuple(pods), {pod.uid for pod in attachment.pods})
 
 
 def is_settled(snapshot: Snapshot, claim: GPUClaim) -> bool:

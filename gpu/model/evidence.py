@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from gpu.config import Grace
+from gpu.model import attaching
 from gpu.model.sightings import Sightings
 from gpu.model.signs import Found, Lack, Missing, Proof, Sign
 from gpu.model.snapshot import Snapshot
@@ -19,7 +20,7 @@ from gpu.objects.kubevirt import VMI
 from gpu.objects.meta import ObjectKey
 from gpu.objects.nodes import GPUNode, Node
 from gpu.objects.pods import Pod
-from gpu.units import ClaimName, NodeName, ResourceName
+from gpu.units import NodeName, ResourceName
 
 APART: Final = timedelta(seconds=10)
 """How far clocks of leader and node may be apart; also what kubelet takes to see that a pod went."""
@@ -136,21 +137,9 @@ _RANK: Final = {lack: rank for rank, lack in enumerate(Lack)}
 
 
 def vmi_of(snapshot: Snapshot, claim: GPUClaim) -> VMI | None:
-    """Return the VMI that uses the claim: the one whose uid was adopted or that carries its id.
-
-    A VMI of the same name that carries neither is another start. An attachment without an id is
-    nobody's in particular: while it has no uid, any VMI of the name may use the claim.
-    """
-    attachment = claim.attached_to
-    vmi = snapshot.vmis.get(_key(claim)) if attachment else None
-    if attachment is None or vmi is None:
-        return None
-    if attachment.uid and vmi.meta.uid == attachment.uid:
-        return vmi
-    if not attachment.admission:
-        return None if attachment.uid else vmi
-    carried = vmi.admissions.get(ClaimName(claim.meta.name))
-    return vmi if carried == attachment.admission else None
+    """Return the VMI that uses the claim, as `attaching.is_user` has it."""
+    vmi = snapshot.vmis.get(_key(claim)) if claim.attached_to else None
+    return vmi if vmi is not None and attaching.is_user(claim, vmi) else None
 
 
 def may_come(looking: Witness, attachment: Attachment) -> bool:
