@@ -101,7 +101,7 @@ class Guests:
         }
         for claim in claims:
             await self._attach(claim, attached)
-        admissions = kubevirt.format_admissions({ClaimName(claim): admission for claim in claims})
+        admissions = kubevirt.format_resolved({ClaimName(claim): admission for claim in claims})
         meta = {
             "name": name,
             "namespace": self._namespace,

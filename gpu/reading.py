@@ -37,6 +37,7 @@ from gpu.objects.meta import HasMeta, ObjectKey
 from gpu.objects.nodes import GPUNode, Node
 from gpu.objects.pods import Pod
 from gpu.objects.tenants import Namespace, TenantQuota, TenantRelease
+from gpu.objects.volumes import Claim, Volume
 from gpu.objects.workloads import Monitor, Workload
 from gpu.ports import Outcome, Reader, Writer
 from gpu.settings import Settings
@@ -51,6 +52,8 @@ VIEWS: Final[Mapping[str, type[HasMeta]]] = {
     "inventory": GPUNode,
     "nodes": Node,
     "pods": Pod,
+    "volume_claims": Claim,
+    "volumes": Volume,
     "vmis": VMI,
     "vms": VM,
     "namespaces": Namespace,

@@ -5,7 +5,7 @@ A bare `int` or `str` does not cross a function border in `gpu.model`. Names cos
 """
 
 import re
-from decimal import Decimal, InvalidOperation
+from decimal import ROUND_CEILING, Decimal, InvalidOperation
 from typing import Final, NewType, Self
 
 from gpu.errors import UnitsError
@@ -59,23 +59,9 @@ def parse_units(value: object) -> Units:
     Blanks around a text are let be, as Kubernetes does. More than MOST reads as MOST. Raises
     UnitsError, with the text at fault, for what is no quantity, a fraction or negative.
     """
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise UnitsError(f"{_shown(value)} is not a quantity")
     if type(value) is int:
         return Units(min(value, MOST))
-    match = _QUANTITY.fullmatch(str(value).strip(" "))
-    if match is None:
-        raise UnitsError(f"{_shown(value)} is not a quantity")
-    number, suffix = match.groups()
-    try:
-        amount = Decimal(number)
-        if suffix and suffix not in _SUFFIX:
-            amount = Decimal(number + suffix)
-        elif suffix:
-            amount *= _SUFFIX[suffix]
-    except InvalidOperation:
-        raise UnitsError(f"{_shown(value)} is not a quantity") from None
-    # Before any step that would write out the digits of 1e999999999.
+    amount = _number(value)
     if amount < 0:
         raise UnitsError(f"{_shown(value)}: an amount cannot be negative")
     if amount > MOST:
@@ -83,6 +69,38 @@ def parse_units(value: object) -> Units:
     if amount != amount.to_integral_value():
         raise UnitsError(f"{_shown(value)} is a fraction: units are whole")
     return Units(int(amount))
+
+
+def parse_ceiling(value: object, per_unit: int = 1) -> int:
+    """Read a Kubernetes quantity in parts of `per_unit` to one, rounded up, as kube-scheduler does.
+
+    So `250m` in thousandths is 250. More than MOST reads as MOST. Raises UnitsError for what is no
+    quantity or negative.
+    """
+    amount = _number(value)
+    if amount < 0:
+        raise UnitsError(f"{_shown(value)}: an amount cannot be negative")
+    # Before any step that would write out the digits of 1e999999999.
+    if amount > MOST or (amount := amount * per_unit) > MOST:
+        return MOST
+    return int(amount.to_integral_value(ROUND_CEILING))
+
+
+def _number(value: object) -> Decimal:
+    """Return the amount without writing out its digits: it may be 1e999999999."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise UnitsError(f"{_shown(value)} is not a quantity")
+    match = _QUANTITY.fullmatch(str(value).strip(" "))
+    if match is None:
+        raise UnitsError(f"{_shown(value)} is not a quantity")
+    number, suffix = match.groups()
+    try:
+        amount = Decimal(number)
+        if suffix and suffix not in _SUFFIX:
+            return Decimal(number + suffix)
+        return amount * _SUFFIX[suffix] if suffix else amount
+    except InvalidOperation:
+        raise UnitsError(f"{_shown(value)} is not a quantity") from None
 
 
 def _shown(value: object) -> str:

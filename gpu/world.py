@@ -17,6 +17,7 @@ from gpu.objects.meta import ObjectKey
 from gpu.objects.nodes import GPUNode, Node
 from gpu.objects.pods import Pod
 from gpu.objects.tenants import Namespace, TenantQuota, TenantRelease
+from gpu.objects.volumes import Claim, Volume
 from gpu.objects.workloads import Monitor, Workload
 from gpu.settings import Settings
 
@@ -31,6 +32,8 @@ class World:
     inventory: tuple[GPUNode, ...] = ()
     nodes: tuple[Node, ...] = ()
     pods: tuple[Pod, ...] = ()
+    volume_claims: tuple[Claim, ...] = ()
+    volumes: tuple[Volume, ...] = ()
     vmis: tuple[VMI, ...] = ()
     vms: tuple[VM, ...] = ()
     namespaces: tuple[Namespace, ...] = ()

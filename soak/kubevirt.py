@@ -55,7 +55,7 @@ def start(site: Site) -> None:
             return  # the webhook died after the first
     if fate < 0.1:
         return  # admitted, and then refused by somebody else
-    text = kubevirt.format_admissions(admissions)  # type: ignore[arg-type]  # names are NewTypes
+    text = kubevirt.format_resolved(admissions)  # type: ignore[arg-type]  # names are NewTypes
     site.api.put(
         kinds.VMIS,
         {
@@ -160,7 +160,8 @@ def _claims_of(site: Site, vmi: Raw) -> list[Raw | None]:
     """The claims the webhook resolved for it, as they are now; None for one that is not its own."""
     text = vmi["metadata"]["annotations"][keys.RESOLVED_CLAIMS_ANNOTATION]
     found: list[Raw | None] = []
-    for name, admission in kubevirt._admissions(text).items():  # noqa: SLF001 -- its one reader
+    held, _ = kubevirt._resolved(text) or ({}, {})  # noqa: SLF001 -- its one reader
+    for name, admission in held.items():
         claim = site.claim(vmi["metadata"]["namespace"], name)
         attached = ((claim or {}).get("status") or {}).get("attachedTo") or {}
         found.append(claim if attached.get("admission") == admission else None)

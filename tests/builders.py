@@ -270,7 +270,7 @@ def raw_vmi(
 ) -> Raw:
     """`active` is status.activePods: pod uid to node; `admissions` claim to id, as the webhook left it."""
     resolved = {ClaimName(claim): admission for claim, admission in (admissions or {}).items()}
-    marks = {keys.RESOLVED_CLAIMS_ANNOTATION: kubevirt.format_admissions(resolved)}
+    marks = {keys.RESOLVED_CLAIMS_ANNOTATION: kubevirt.format_resolved(resolved)}
     meta = _meta("vmi", name, tenant, deleting=deleting, annotations=marks if resolved else {})
     moved = {"migrationState": {"completed": True, "targetNode": migrated_to}}
     return {

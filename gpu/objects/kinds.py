@@ -35,6 +35,8 @@ GPU_BINDERS: Final = Kind(keys.GROUP, keys.VERSION, "gpubinders", "GPUBinder", n
 NAMESPACES: Final = Kind("", "v1", "namespaces", "Namespace", namespaced=False)
 NODES: Final = Kind("", "v1", "nodes", "Node", namespaced=False)
 PODS: Final = Kind("", "v1", "pods", "Pod")
+VOLUME_CLAIMS: Final = Kind("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
+VOLUMES: Final = Kind("", "v1", "persistentvolumes", "PersistentVolume", namespaced=False)
 CONFIG_MAPS: Final = Kind("", "v1", "configmaps", "ConfigMap")
 RESOURCE_QUOTAS: Final = Kind("", "v1", "resourcequotas", "ResourceQuota")
 EVENTS: Final = Kind("events.k8s.io", "v1", "events", "Event")

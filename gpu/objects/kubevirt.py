@@ -1,15 +1,15 @@
 """VM (which claims its template names), VMI (pods, phase) and KubeVirt's permitted-devices table."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from gpu import keys
 from gpu.objects import meta
 from gpu.objects.decode import Fields, Raw
-from gpu.objects.meta import ObjectMeta
-from gpu.units import ClaimName, NodeName, ResourceName
+from gpu.objects.meta import ObjectMeta, OwnerRef
+from gpu.units import MOST, ClaimName, ClassName, NodeName, ResourceName, Units
 
 MOST_CLAIMS: Final = 256
 """As many as one VM can use; a template that names thousands must cost nobody else anything."""
@@ -28,6 +28,13 @@ class VM:
     raw: Raw = field(default_factory=dict, compare=False, repr=False)
 
 
+class Device(NamedTuple):
+    """One entry of a VMI's gpus or hostDevices."""
+
+    name: str
+    device_name: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VMI:
     """A VirtualMachineInstance as far as claims look at it."""
@@ -40,6 +47,16 @@ class VMI:
     """Pod uid to node; KubeVirt keeps finished pods in it."""
     admissions: Mapping[ClaimName, str] = field(default_factory=dict)
     """Held claims the webhook resolved for this start, and the id it gave each attachment."""
+    template_units: Mapping[ClassName, Units] = field(default_factory=dict)
+    """Units of each class that its template asks for, as the webhook resolved them."""
+    is_resolved: bool = False
+    """The webhook's record is there and can be read; it may say that nothing is referenced."""
+    gpus: tuple[Device, ...] = ()
+    host_devices: tuple[Device, ...] = ()
+    volumes: tuple[str, ...] = ()
+    """PersistentVolumeClaims it uses, by name, each once: a DataVolume has one of its own name."""
+    provisioning: bool = False
+    """Its volumes are being made: a temporary pod stands in for the launcher, or none does."""
     migrated_to: NodeName | None = None
     """Target of a live migration that is completed and did not fail."""
 
@@ -52,6 +69,12 @@ class VMI:
     def started(self) -> bool:
         """Say whether the guest runs, or may: any phase we do not know counts."""
         return self.phase not in ENDED and self.phase not in NOT_STARTED
+
+    @property
+    def owner_vm(self) -> OwnerRef | None:
+        """The VirtualMachine that controls it; None of a bare one, or of a replica set's."""
+        owners = self.meta.owners
+        return next((it for it in owners if it.controller and it.kind == "VirtualMachine"), None)
 
     raw: Raw = field(default_factory=dict, compare=False, repr=False)
 
@@ -71,12 +94,24 @@ def decode_vmi(raw: Raw) -> VMI:
     status = fields.child("status")
     found = meta.decode_meta(fields)
     node = status.text_or("nodeName")
+    spec = fields.child("spec")
+    devices = spec.child("domain").child("devices")
+    resolved = _resolved(found.annotations.get(keys.RESOLVED_CLAIMS_ANNOTATION, ""))
     return VMI(
         meta=replace(found, annotations={}),
         phase=status.text_or("phase"),
         node=NodeName(node) if node else None,
         active_pods={uid: NodeName(node) for uid, node in status.text_map("activePods").items()},
-        admissions=_admissions(found.annotations.get(keys.RESOLVED_CLAIMS_ANNOTATION, "")),
+        admissions=resolved[0] if resolved else {},
+        template_units=resolved[1] if resolved else {},
+        is_resolved=resolved is not None,
+        gpus=_devices(devices, "gpus"),
+        host_devices=_devices(devices, "hostDevices"),
+        volumes=tuple(dict.fromkeys(_volumes(spec))),
+        provisioning=any(
+            item.raw.get("type") == "Provisioning" and item.raw.get("status") == "True"
+            for item in status.children("conditions")
+        ),
         migrated_to=_migrated_to(status.child("migrationState")),
         raw=raw,
     )
@@ -100,25 +135,60 @@ def decode_vm(raw: Raw) -> VM:
     )
 
 
-def format_admissions(admissions: Mapping[ClaimName, str]) -> str:
-    """Write what the webhook resolved, as the annotation holds it: a JSON list by claim name."""
-    items = [{"claim": name, "admission": admissions[name]} for name in sorted(admissions)]
+def format_resolved(
+    admissions: Mapping[ClaimName, str], template_units: Mapping[ClassName, Units] | None = None
+) -> str:
+    """Write what the webhook resolved, as the annotation holds it: held claims, then classes."""
+    items: list[dict[str, str | int]] = [
+        {"claim": name, "admission": admissions[name]} for name in sorted(admissions)
+    ]
+    units = template_units or {}
+    items += [{"class": name, "units": int(units[name])} for name in sorted(units)]
     return json.dumps(items, separators=(",", ":"))
 
 
-def _admissions(text: str) -> dict[ClaimName, str]:
-    """Read it; anything else reads as nothing, since a tenant may have written it."""
+Resolved = tuple[dict[ClaimName, str], dict[ClassName, Units]]
+
+
+def _resolved(text: str) -> Resolved | None:
+    """Read it; None for what the webhook would never write, since a tenant may have written it."""
     try:
-        items = json.loads(text) if text else []
+        items = json.loads(text) if text else None
     except (ValueError, RecursionError):  # nested a hundred thousand deep, too
-        return {}
-    found: dict[ClaimName, str] = {}
-    for item in items if isinstance(items, list) else []:
-        if isinstance(item, dict):
-            name, admission = item.get("claim"), item.get("admission")
-            if isinstance(name, str) and isinstance(admission, str) and name and admission:
-                found[ClaimName(name)] = admission
-    return found
+        return None
+    if not isinstance(items, list):
+        return None
+    held: dict[ClaimName, str] = {}
+    units: dict[ClassName, Units] = {}
+    for item in items:
+        match item:
+            case {"claim": str(name), "admission": str(admission)} if name and admission:
+                held[ClaimName(name)] = admission
+            case {"class": str(name), "units": amount} if name and _is_amount(amount):
+                units[ClassName(name)] = Units(amount)
+            case _:
+                return None
+    return (held, units) if len(held) + len(units) == len(items) else None
+
+
+def _is_amount(value: Any) -> bool:
+    return type(value) is int and 0 < value <= MOST
+
+
+def _devices(devices: Fields, name: str) -> tuple[Device, ...]:
+    return tuple(
+        Device(item.text_or("name"), item.text_or("deviceName")) for item in devices.children(name)
+    )
+
+
+def _volumes(spec: Fields) -> Iterator[str]:
+    for volume in spec.children("volumes"):
+        claim = volume.child("persistentVolumeClaim")
+        claim = claim if claim.raw else volume.child("ephemeral").child("persistentVolumeClaim")
+        claim = claim if claim.raw else volume.child("memoryDump")
+        name = claim.text_or("claimName") or volume.child("dataVolume").text_or("name")
+        if name:
+            yield name
 
 
 def _migrated_to(state: Fields) -> NodeName | None:

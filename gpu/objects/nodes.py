@@ -1,5 +1,7 @@
 """GPUNode inventory and core Node (taints, readiness, allocatable)."""
 
+import contextlib
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -9,7 +11,7 @@ from gpu.errors import UnitsError
 from gpu.objects import meta
 from gpu.objects.decode import Fields, Raw
 from gpu.objects.meta import ObjectMeta
-from gpu.units import ONE, NodeName, ResourceName, Units, parse_units
+from gpu.units import ONE, NodeName, ResourceName, Units, parse_ceiling, parse_units
 
 OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
 
@@ -35,6 +37,8 @@ class Node:
     taints: tuple[Taint, ...] = ()
     allocatable: Mapping[ResourceName, Units] = field(default_factory=dict)
     """Extended resources only (a name with a slash)."""
+    amounts: Mapping[str, int] = field(default_factory=dict)
+    """All it can allocate: CPU in thousandths, anything else as it counts (bytes, pods, units)."""
     raw: Raw = field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -91,6 +95,7 @@ def decode(raw: Raw) -> Node:
     fields = Fields(raw)
     spec = fields.child("spec")
     status = fields.child("status")
+    allocatable = status.child("allocatable").raw
     ready = meta.condition(meta.decode_conditions(status), "Ready")
     return Node(
         meta=replace(meta.decode_meta(fields), annotations={}, generation=0),
@@ -101,7 +106,8 @@ def decode(raw: Raw) -> Node:
             Taint(key=t.text("key"), value=t.text_or("value"), effect=t.text_or("effect"))
             for t in spec.children("taints")
         ),
-        allocatable=extended(status.child("allocatable").raw),
+        allocatable=extended(allocatable),
+        amounts=amounts(allocatable),
         raw=raw,
     )
 
@@ -117,6 +123,22 @@ def extended(quantities: Mapping[str, object]) -> dict[ResourceName, Units]:
         except UnitsError:
             continue  # extended resources are whole by API validation; attachable-volumes are not
     return found
+
+
+def amounts(quantities: Mapping[str, object]) -> dict[str, int]:
+    """Read a quantity map as kube-scheduler does: `cpu` in thousandths, all rounded up."""
+    found: dict[str, int] = {}
+    for name, value in quantities.items():
+        # TypeError: no text and no number. What cannot be read is left out, as of `extended`.
+        with contextlib.suppress(UnitsError, TypeError):
+            found[name] = _amount(value, 1000 if name == "cpu" else 1)
+    return found
+
+
+@functools.lru_cache(maxsize=4096, typed=True)
+def _amount(value: str | float, per_unit: int) -> int:
+    """Parse a text once: a cluster has few different ones."""
+    return parse_ceiling(value, per_unit)
 
 
 def decode_inventory(raw: Raw) -> GPUNode:

@@ -1,22 +1,37 @@
-"""Pod: phase, node, extended requests, gates, and whose launcher it says it is."""
+"""Pod: phase, node, what it asks of it, gates, and whose launcher it says it is."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Final
 
-from gpu.objects import meta, nodes
+from gpu import keys
+from gpu.objects import meta, pod_needs
 from gpu.objects.decode import Fields, Raw
 from gpu.objects.meta import ObjectMeta
+from gpu.objects.pod_needs import Needs
 from gpu.units import NodeName, ResourceName, Units
 
 LAUNCHER_LABEL: Final = "kubevirt.io"
 LAUNCHER_VALUE: Final = "virt-launcher"
 CREATED_BY_LABEL: Final = "kubevirt.io/created-by"
+MIGRATION_LABEL: Final = "kubevirt.io/migrationJobUID"
+_DIGITS: Final = 18
+"""As many as the policies read of a term."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scheduled:
+    """Condition PodScheduled, without its message."""
+
+    status: str
+    reason: str = ""
+    since: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pod:
-    """A pod as far as it can hold units of an extended resource."""
+    """A pod as far as it takes room on a node, or waits to."""
 
     meta: ObjectMeta
     phase: str = "Pending"
@@ -26,6 +41,15 @@ class Pod:
     gates: tuple[str, ...] = ()
     pinned: NodeName | None = None
     """The one node that every term of its required node affinity names by metadata.name."""
+    term: int | None = None
+    """Of the leader who pinned it; a policy lets nobody else write it."""
+    needs: Needs = field(default_factory=Needs)
+    volumes: tuple[str, ...] = ()
+    """PersistentVolumeClaims it uses, by name, in its namespace."""
+    reason: str = ""
+    """Why it is in its phase, as kubelet says, e.g. OutOf<resource>."""
+    message: str = ""
+    scheduled: Scheduled | None = None
     raw: Raw = field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -46,30 +70,38 @@ def decode(raw: Raw) -> Pod:
     """Read a Pod. Raises DecodeError where it is broken."""
     fields = Fields(raw)
     spec = fields.child("spec")
+    status = fields.child("status")
+    found = meta.decode_meta(fields)
     node = spec.text_or("nodeName")
+    needs = pod_needs.needs(raw)
     return Pod(
-        meta=replace(meta.decode_meta(fields), annotations={}),
-        phase=fields.child("status").text_or("phase", "Pending"),
+        meta=replace(found, annotations={}),
+        phase=status.text_or("phase", "Pending"),
         node=NodeName(node) if node else None,
-        requests=_requests(spec),
+        requests={
+            ResourceName(name): Units(amount)
+            for name, amount in needs.amounts.items()
+            if "/" in name
+        },
         gates=tuple(gate.text("name") for gate in spec.children("schedulingGates")),
-        pinned=_pinned(spec),
+        pinned=_pinned(needs),
+        term=_term(found.annotations),
+        needs=needs,
+        volumes=tuple(_volumes(found.name, spec)),
+        reason=status.text_or("reason"),
+        message=status.text_or("message"),
+        scheduled=_scheduled(status),
         raw=raw,
     )
 
 
-def _pinned(spec: Fields) -> NodeName | None:
-    required = (
-        spec.child("affinity")
-        .child("nodeAffinity")
-        .child("requiredDuringSchedulingIgnoredDuringExecution")
-    )
+def _pinned(needs: Needs) -> NodeName | None:
     named: set[str] = set()
-    for term in required.children("nodeSelectorTerms"):
+    for term in needs.node_terms or ():
         names = [
-            field.texts("values")
-            for field in term.children("matchFields")
-            if field.text_or("key") == "metadata.name" and field.text_or("operator") == "In"
+            field.values
+            for field in term.fields
+            if field.key == "metadata.name" and field.operator == "In"
         ]
         if len(names) != 1 or len(names[0]) != 1:
             return None
@@ -77,31 +109,26 @@ def _pinned(spec: Fields) -> NodeName | None:
     return NodeName(named.pop()) if len(named) == 1 else None
 
 
-def _requests(spec: Fields) -> dict[ResourceName, Units]:
-    """Sum as the scheduler does: containers and sidecars add up, an init container is a peak.
-
-    Source: KEP-753 (sidecar containers); requests of an extended resource equal its limits.
-    """
-    running: dict[ResourceName, int] = {}
-    peak: dict[ResourceName, int] = {}
-    for container in spec.children("initContainers"):
-        wants = _of(container)
-        sidecar = container.text_or("restartPolicy") == "Always"
-        for name, amount in wants.items():
-            if sidecar:
-                running[name] = running.get(name, 0) + amount
-            peak[name] = max(peak.get(name, 0), running.get(name, 0) + (0 if sidecar else amount))
-    for container in spec.children("containers"):
-        for name, amount in _of(container).items():
-            running[name] = running.get(name, 0) + amount
-    return {
-        name: Units(max(running.get(name, 0), peak.get(name, 0)))
-        for name in running.keys() | peak.keys()
-    }
+def _scheduled(status: Fields) -> Scheduled | None:
+    """Read it; its message changes whenever anything in the cluster does, and is left out."""
+    for item in status.children("conditions"):
+        if item.raw.get("type") == "PodScheduled":
+            return Scheduled(
+                status=item.text_or("status", "Unknown"),
+                reason=item.text_or("reason"),
+                since=item.time("lastTransitionTime"),
+            )
+    return None
 
 
-def _of(container: Fields) -> dict[ResourceName, Units]:
-    resources = container.child("resources")
-    found = nodes.extended(resources.child("limits").raw)
-    found.update(nodes.extended(resources.child("requests").raw))
-    return found
+def _volumes(pod: str, spec: Fields) -> Iterator[str]:
+    for volume in spec.children("volumes"):
+        if volume.has("persistentVolumeClaim"):
+            yield volume.child("persistentVolumeClaim").text_or("claimName")
+        elif volume.has("ephemeral"):
+            yield f"{pod}-{volume.text_or('name')}"
+
+
+def _term(annotations: Mapping[str, str]) -> int | None:
+    text = annotations.get(keys.TERM_ANNOTATION, "")
+    return int(text) if text.isdecimal() and len(text) <= _DIGITS else None

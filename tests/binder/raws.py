@@ -109,7 +109,7 @@ def a_vmi(
     meta: Raw = {"name": name, "namespace": tenant, "uid": uid}
     if admissions:
         resolved = {ClaimName(claim): admission for claim, admission in admissions.items()}
-        text = kubevirt.format_admissions(resolved)
+        text = kubevirt.format_resolved(resolved)
         meta["annotations"] = {keys.RESOLVED_CLAIMS_ANNOTATION: text}
     if deleting:
         meta["deletionTimestamp"] = "2026-01-01T01:00:00Z"

@@ -21,7 +21,7 @@ from gpu.cluster import errors
 from gpu.config import Config
 from gpu.model.sightings import Sightings
 from gpu.world import World
-from tests import sampling, strategies
+from tests import sampling, starting, strategies
 from tests.binder import raws
 from tests.binder.rig import Rig
 from tests.builders import START, a_claim, a_class, a_node, a_pod, a_vm, a_world, an_inventory
@@ -84,6 +84,29 @@ def test_what_is_not_compared_is_saved_too():
     loaded = replaying.decode(replaying.encode(run(a_scene(world)))).world
     assert loaded.claims[0].meta.resource_version == "1"
     assert loaded.inventory[0].observed_at == START
+
+
+def test_a_start_comes_out_of_its_file_as_it_went_in():
+    world = a_world(
+        nodes=[starting.a_machine(labels={"zone": "a"}, amounts={"cpu": "1500m"})],
+        pods=[
+            starting.a_launcher(
+                selector={"zone": "a"},
+                node_terms=[starting.node_term("gen", "3", operator="Gt")],
+                near=[starting.pod_term(app="db")],
+                apart=[{"topologyKey": "zone", "namespaceSelector": {}}],
+                tolerations=[{"key": "gpu", "operator": "Exists"}],
+                volume_claims=["root"],
+                term=7,
+                unscheduled="SchedulingGated",
+            )
+        ],
+        vmis=[starting.a_starting_vmi(gpus=["x"], held={"c": "id"}, template={"h100": 2})],
+        volume_claims=[starting.a_volume_claim("root", volume="pv")],
+        volumes=[starting.a_volume(node_terms=[starting.node_term("zone", "a")])],
+    )
+    saved = run(a_scene(world))
+    assert replaying.decode(replaying.encode(saved)).world == world
 
 
 def test_a_file_holds_no_object_as_stored_and_no_annotation_of_others():

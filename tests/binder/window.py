@@ -14,6 +14,7 @@ from gpu.objects import (
     nodes,
     pods,
     tenants,
+    volumes,
     workloads,
 )
 from gpu.objects.meta import ObjectKey
@@ -25,6 +26,8 @@ DECODERS: dict[type, tuple[kinds.Kind, Callable[[Any], Any]]] = {
     nodes.GPUNode: (kinds.GPU_NODES, nodes.decode_inventory),
     nodes.Node: (kinds.NODES, nodes.decode),
     pods.Pod: (kinds.PODS, pods.decode),
+    volumes.Claim: (kinds.VOLUME_CLAIMS, volumes.decode),
+    volumes.Volume: (kinds.VOLUMES, volumes.decode_volume),
     kubevirt.VMI: (kinds.VMIS, kubevirt.decode_vmi),
     kubevirt.KubeVirt: (kinds.KUBEVIRTS, kubevirt.decode_kubevirt),
     tenants.Namespace: (kinds.NAMESPACES, tenants.decode_namespace),

@@ -29,6 +29,8 @@ PROCESS: Final[Granted] = {
     ("namespaces", ()): FOLLOW,
     ("nodes", ()): READ,
     ("resourcequotas", ()): FOLLOW,
+    ("persistentvolumes", ()): FOLLOW,
+    ("persistentvolumeclaims", ()): FOLLOW,
     ("pods", ()): (*FOLLOW, "patch"),  # teardown --release-gates
     ("helmreleases.helm.toolkit.fluxcd.io", ()): FOLLOW,
     ("kubevirts.kubevirt.io", ()): FOLLOW,

@@ -36,6 +36,7 @@ def test_a_node_is_read_as_far_as_placement_looks():
         cordoned=True,
         taints=(Taint(key="dedicated", value="gpu", effect="NoSchedule"),),
         allocatable={H100: 8, L40: 2},
+        amounts={"cpu": 64_000, "memory": 512 * 2**30, "pods": 110, H100: 8, L40: 2},
     )
 
 

@@ -1,7 +1,7 @@
 import pytest
 
 from gpu.errors import UnitsError
-from gpu.units import MOST, Units, parse_units
+from gpu.units import MOST, Units, parse_ceiling, parse_units
 
 
 @pytest.mark.parametrize(
@@ -89,3 +89,27 @@ def test_units_are_never_negative():
     with pytest.raises(UnitsError, match="-3 units: an amount cannot be negative"):
         Units(-3)
     assert Units(3) - 5 == -2
+
+
+@pytest.mark.parametrize(
+    ("text", "per_unit", "amount"),
+    [
+        ("250m", 1000, 250),
+        ("64", 1000, 64_000),
+        (2, 1000, 2000),
+        ("0.5", 1, 1),
+        ("100u", 1000, 1),
+        ("1.5Gi", 1, 3 * 2**29),
+        ("1e999999999", 1000, MOST),
+        (str(MOST), 1000, MOST),
+    ],
+    ids=str,
+)
+def test_an_amount_reads_in_parts_of_a_unit_rounded_up(text, per_unit, amount):
+    assert parse_ceiling(text, per_unit) == amount
+
+
+@pytest.mark.parametrize("text", ["x", "-1", True, None], ids=str)
+def test_no_amount_is_read_where_there_is_none(text):
+    with pytest.raises(UnitsError):
+        parse_ceiling(text)
