@@ -10,7 +10,8 @@ from datetime import datetime
 from typing import Final
 
 from gpu.binder.changes import How
-from gpu.model import refusals
+from gpu.model import gate_reasons, refusals
+from gpu.model.gate_reasons import GateReason, OfClaim, OfPod, PodFitsNowhere
 from gpu.model.refusals import Refusal
 from gpu.model.signs import Missing
 from gpu.objects import meta
@@ -95,6 +96,16 @@ def waiting(claim: GPUClaim, reasons: tuple[Refusal, ...], now: datetime) -> Sto
     return _waits(claim, *_worded(reasons), now)
 
 
+def gated(claim: GPUClaim, reasons: tuple[GateReason, ...], now: datetime) -> Story:
+    """Return what a Bound claim says whose VM waits at the gate, or (no reasons) does no more."""
+    if not reasons:
+        return Story(without(claim.conditions, WAITING), claim.reasons)
+    text = _short("its VM waits to start: " + "; ".join(map(_lasting, reasons)))
+    first = gate_reasons.code(reasons[0])
+    shown = Condition(type=WAITING, status="True", reason=first, message=text)
+    return Story(put(claim.conditions, shown, now), claim.reasons)
+
+
 def kept(claim: GPUClaim, missing: tuple[Missing, ...], now: datetime) -> Story:
     """Return what a deleted claim says of the pods that keep it; the worst first, not all of many."""
     told = [item.words for item in missing[:_TOLD_PODS]]
@@ -158,6 +169,14 @@ def lasting(refusal: Refusal) -> str:
             )
         case _:
             return refusals.words(refusal)
+
+
+def _lasting(reason: GateReason) -> str:
+    if isinstance(reason, PodFitsNowhere):
+        return gate_reasons.steady(reason)
+    if isinstance(reason, OfClaim | OfPod):
+        return gate_reasons.words(reason)
+    return lasting(reason)
 
 
 def steady(claim: GPUClaim, reasons: tuple[Refusal, ...]) -> tuple[Refusal, ...]:

@@ -12,10 +12,11 @@ from typing import Final, TypeVar
 
 from gpu import keys
 from gpu.model import booking, coverage, eligibility, names, ordered, pod_units, snapshot
+from gpu.model.given import Objects
 from gpu.model.indexes import Move
 from gpu.model.ledger import Ledger
 from gpu.model.pod_units import Known, PodUnits
-from gpu.model.snapshot import Capacities, Objects, Snapshot
+from gpu.model.snapshot import Capacities, Snapshot
 from gpu.objects.claims import GPUClaim
 from gpu.objects.classes import GPUClass
 from gpu.objects.kubevirt import VM, VMI

@@ -9,9 +9,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from gpu.model import booking, coverage, indexes, ledger, names, pod_units, tenancy
+from gpu.model import booking, coverage, indexes, ledger, names, pod_units
+from gpu.model.given import Objects
 from gpu.model.indexes import Index, Indexed
-from gpu.model.ledger import Ledger
+from gpu.model.ledger import Holder, Ledger
 from gpu.model.pod_units import Known, PodId, PodUnits
 from gpu.model.records import Records
 from gpu.model.restless import Restless
@@ -47,27 +48,6 @@ class Memo:
     """For phase `attachments`; handed on too."""
     unseen: Restless = field(default_factory=Restless)
     """For `sightings`; handed on too."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Objects:
-    """What a snapshot is made of."""
-
-    classes: tuple[GPUClass, ...]
-    claims: tuple[GPUClaim, ...]
-    inventory: tuple[GPUNode, ...]
-    nodes: tuple[Node, ...]
-    pods: tuple[Pod, ...]
-    vmis: tuple[VMI, ...]
-    vms: tuple[VM, ...]
-    namespaces: tuple[Namespace, ...]
-    releases: tuple[TenantRelease, ...]
-    quotas: tuple[TenantQuota, ...]
-    kubevirts: tuple[KubeVirt, ...]
-
-    def tree(self) -> Tree:
-        """Return the tenants they make."""
-        return tenancy.build(namespaces=self.namespaces, releases=self.releases, quotas=self.quotas)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -181,11 +161,11 @@ class Draft(Indexed):
         The first question after a claim was put costs a copy: ask once, not in a loop that puts.
         """
         if self._moved:
-            held = self._index.claims
+            held, shown = self._index.claims, self.changed
             self._index = self._index.moved(
-                (held[key], self.changed[key])
+                (held.get(key), shown.get(key))
                 for key in self._moved
-                if held[key] is not self.changed[key]
+                if held.get(key) is not shown.get(key)
             )
             self._moved.clear()
         return self._index
@@ -195,9 +175,27 @@ class Draft(Indexed):
         return self.changed.get(key) or self.snapshot.claims.get(key)
 
     def claims(self) -> Iterator[GPUClaim]:
-        """Yield every claim as the draft has it, in key order."""
-        for key, claim in self.snapshot.claims.items():
+        """Yield every claim as the draft has it: those of the snapshot in key order, then added ones."""
+        stored = self.snapshot.claims
+        for key, claim in stored.items():
             yield self.changed.get(key, claim)
+        yield from (claim for key, claim in self.changed.items() if key not in stored)
+
+    def add(self, claim: GPUClaim) -> None:
+        """Have the draft show a Pending claim that is still to be created."""
+        self._show(claim.key, claim)
+        self.ledger.on_undo(lambda: self._hide(claim.key))
+
+    def drop(self, claim: GPUClaim) -> None:
+        """Take back an added claim that was not created; it holds nothing by then."""
+        self._discount((claim,))
+        self._hide(claim.key)
+
+    def seat(self, pod: Pod, node: NodeName, holder: Holder, sign: int = +1) -> None:
+        """Have a pod of a VM use what it requests on a node (-1: no more)."""
+        for resource, units in pod.requests.items():
+            if units and resource in self.snapshot.capacities:
+                self.ledger.occupy(node, resource, sign * units, holder)
 
     def bind(self, claim: GPUClaim, node: NodeName) -> GPUClaim:
         """Have the claim hold its units on a node; returns it as Bound. Checks nothing."""
@@ -268,6 +266,10 @@ class Draft(Indexed):
         self.changed[key] = claim
         self._moved[key] = None
 
+    def _hide(self, key: ObjectKey) -> None:
+        self.changed.pop(key, None)
+        self._moved[key] = None
+
     def _hold(self, claim: GPUClaim, sign: int) -> None:
         node = coverage.node_held(claim)
         found = self.snapshot.classes.get(claim.class_name)
@@ -285,7 +287,8 @@ class Draft(Indexed):
         fresh = [
             claim
             for claim in claims
-            if claim.key not in counted and not booking.is_settled(stored[claim.key])
+            if claim.key not in counted
+            and not (claim.key in stored and booking.is_settled(stored[claim.key]))
         ]
         found = {claim.key for claim in fresh}
         counted |= found

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu.model import advance, eligibility, sets
-from gpu.model.snapshot import Objects
+from gpu.model.given import Objects
 from tests import sampling, strategies
 from tests.builders import (
     H100,

@@ -170,3 +170,35 @@ def test_the_order_objects_are_listed_in_does_not_matter():
     assert (first.pending, first.claims) == (second.pending, second.claims)
     assert first.ledger.free_units == second.ledger.free_units
     assert first.ledger.used_units == second.ledger.used_units
+
+
+def a_template(name="tpl-1", count=2):
+    return a_claim(name, count=count)
+
+
+def test_an_added_claim_is_shown_and_bound_like_any_other_and_dropped_without_a_trace():
+    taken = a_snapshot(claims=[a_claim("x")])
+    draft = taken.draft()
+    before = state(draft)
+    made = a_template()
+    draft.add(made)
+    assert [claim.key.name for claim in draft.claims()] == ["x", "tpl-1"]
+    bound = draft.bind(made, "n1")
+    assert draft.on_node("n1") == (bound,)
+    assert draft.ledger.free("n1", H100) == 6
+    assert draft.ledger.used("tenant-a", "gpu.cozystack.io/total") == 2
+    draft.put(made)
+    draft.drop(made)
+    assert state(draft) == before
+    assert draft.claim(made.key) is None
+    assert [item.id for item in draft.sets] == ["tenant-a/x"]
+
+
+def test_a_savepoint_takes_back_an_added_claim():
+    draft = a_snapshot().draft()
+    before = state(draft)
+    with draft.savepoint():
+        draft.add(a_template())
+        draft.bind(a_template(), "n1")
+    assert state(draft) == before
+    assert draft.sets == ()

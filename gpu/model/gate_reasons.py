@@ -1,0 +1,152 @@
+"""Why a launcher waits at the gate: what bars any order, and beside it its claims and its pod.
+
+No node name and no number of another tenant is in them.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, assert_never
+
+from gpu.model import refusals
+from gpu.model.refusals import Refusal
+from gpu.units import ClaimName, ResourceName, Units
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimMissing:
+    """A held claim that the VM was started with is not there any more."""
+
+    reason: ClassVar[str] = "ClaimMissing"
+    claim: ClaimName
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimDeleting:
+    """A claim of the start is being deleted."""
+
+    reason: ClassVar[str] = "ClaimDeleting"
+    claim: ClaimName
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimInUse:
+    """A held claim is not attached to this start: another VM uses it, or that is not recorded yet."""
+
+    reason: ClassVar[str] = "ClaimInUse"
+    claim: ClaimName
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimPending:
+    """A held claim is an order that waits its turn still."""
+
+    reason: ClassVar[str] = "ClaimPending"
+    claim: ClaimName
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimNameTaken:
+    """Somebody else's claim has the name of the template claim that the start needs."""
+
+    reason: ClassVar[str] = "ClaimNameTaken"
+    claim: ClaimName
+
+
+@dataclass(frozen=True, slots=True)
+class RawNameDenied:
+    """The launcher asks for units by their raw name, which is not allowed any more."""
+
+    reason: ClassVar[str] = "RawNameDenied"
+    resource: ResourceName
+    units: Units
+
+
+@dataclass(frozen=True, slots=True)
+class NoRoomForPod:
+    """No one node has the units free that the launcher asks for."""
+
+    reason: ClassVar[str] = "NoRoomForPod"
+    wanted: tuple[tuple[ResourceName, Units], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PodFitsNowhere:
+    """Nodes have the units free, and none of them takes the launcher pod for what else it asks."""
+
+    reason: ClassVar[str] = "PodFitsNowhere"
+    nodes: int
+    why: tuple[tuple[str, int], ...]
+    """What keeps it from how many of them, in words, the commonest first."""
+
+
+OfClaim = ClaimMissing | ClaimDeleting | ClaimInUse | ClaimPending | ClaimNameTaken
+OfPod = RawNameDenied | NoRoomForPod | PodFitsNowhere
+GateReason = Refusal | OfClaim | OfPod
+
+
+def code(found: GateReason) -> str:
+    """Return the stable CamelCase reason."""
+    return found.reason
+
+
+def words(found: GateReason) -> str:
+    """Say it to the tenant: the object, the number and the next step; no full stop at the end."""
+    if isinstance(found, OfClaim):
+        return _about_claim(found)
+    if isinstance(found, OfPod):
+        return _about_pod(found)
+    return refusals.words(found)
+
+
+def steady(found: PodFitsNowhere) -> str:
+    """Say it without the numbers that others change: what is stored must not follow every bind."""
+    why = ", ".join(sorted(what for what, _ in found.why))
+    return (
+        f"nodes have the units free, none takes the launcher pod ({why}): change what the VM "
+        "asks for, or wait"
+    )
+
+
+def _about_claim(found: OfClaim) -> str:
+    match found:
+        case ClaimMissing(claim):
+            return (
+                f"claim {claim} is not there any more: stop the VM, and start it with another claim"
+            )
+        case ClaimDeleting(claim):
+            return (
+                f"claim {claim} is being deleted: stop the VM, and start it with another claim, or "
+                "wait until one made for this start is gone"
+            )
+        case ClaimInUse(claim):
+            return f"claim {claim} is used by another VM: wait until that has ended"
+        case ClaimPending(claim):
+            return (
+                f"claim {claim} is an order that waits for units: see why in its condition Waiting"
+            )
+        case ClaimNameTaken(claim):
+            return (
+                f"a claim named {claim} is there that was not made for this start: delete gpuclaim "
+                f"{claim}"
+            )
+        case _:  # pragma: no cover
+            assert_never(found)
+
+
+def _about_pod(found: OfPod) -> str:
+    match found:
+        case NoRoomForPod(wanted):
+            units = " and ".join(f"{amount} of {resource}" for resource, amount in wanted)
+            return f"the launcher asks for {units} on one node, none has that free: wait"
+        case PodFitsNowhere(nodes, why):
+            told = ", ".join(f"{count} {words}" for words, count in why)
+            return (
+                f"of {nodes} with the units free no node takes the launcher pod ({told}): change "
+                "what the VM asks for, or wait"
+            )
+        case RawNameDenied(resource, units):
+            return (
+                f"{units} of {resource} asked by name, which this cluster denies: stop the VM, and "
+                "name a class or a claim in it"
+            )
+        case _:  # pragma: no cover
+            assert_never(found)
