@@ -4,13 +4,14 @@ A list in a merge patch replaces the stored one, so conditions are always the wh
 """
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from gpu import keys, settings
 from gpu.binder import changes, conditions, results
+from gpu.objects import claims, meta
 from gpu.objects.binders import GPUBinder
-from gpu.objects.claims import Attachment, Displaced, Spent
+from gpu.objects.claims import Displaced
 from gpu.objects.kinds import (
     CONFIG_MAPS,
     GPU_BINDERS,
@@ -35,7 +36,7 @@ def claim_status(change: changes.ClaimStatus, version: str, term: int) -> Body:
     status: Body = {
         "reasons": list(after.reasons) or None,
         "conditions": list_of(after.conditions),
-        "spent": _spent(after.spent),
+        "spent": claims.format_spent(after.spent),
     }
     if isinstance(change, changes.Placement):
         status |= {
@@ -49,28 +50,8 @@ def claim_status(change: changes.ClaimStatus, version: str, term: int) -> Body:
     elif not change.claim.has_status:
         status |= {"phase": after.phase.value, "term": term}
     if isinstance(change, changes.Attach | changes.Detach):
-        status["attachedTo"] = attachment(after.attached_to)
+        status["attachedTo"] = claims.format_attachment(after.attached_to)
     return {"metadata": {"resourceVersion": version}, "status": status}
-
-
-def attachment(found: Attachment | None) -> Body | None:
-    """Return `status.attachedTo` as a merge patch sets it; null takes away what is not known."""
-    if found is None:
-        return None
-    return {
-        "name": found.vmi,
-        "admission": found.admission or None,
-        "uid": found.uid or None,
-        "since": time(found.since) if found.since else None,
-        "pods": [
-            {
-                "uid": pod.uid,
-                **({"node": pod.node} if pod.node else {}),
-                **({"ended": True} if pod.ended else {}),
-            }
-            for pod in found.pods
-        ],
-    }
 
 
 def record(change: changes.WriteRecord) -> Body:
@@ -228,21 +209,8 @@ def list_of(items: Iterable[Condition]) -> list[Body]:
 
 def time(at: datetime) -> str:
     """Return an instant as the API writes it, in whole seconds."""
-    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return meta.format_time(at)
 
 
 def _displaced(found: Displaced) -> Body:
     return {"at": time(found.at), "node": found.node, "cause": found.cause.value}
-
-
-def _spent(found: Spent | None) -> Body | None:
-    if found is None:
-        return None
-    return {
-        "at": time(found.at),
-        "waitingSeconds": found.waiting,
-        "heldSeconds": found.held,
-        "inUseSeconds": found.in_use,
-        "lostSeconds": found.lost,
-        "degradedSeconds": found.degraded,
-    }

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 from gpu import keys
 from gpu.objects import meta
@@ -203,3 +203,37 @@ def _spent(fields: Fields) -> Spent:
         lost=fields.whole("lostSeconds", 0),
         degraded=fields.whole("degradedSeconds", 0),
     )
+
+
+def format_attachment(found: Attachment | None) -> dict[str, Any] | None:
+    """Return `status.attachedTo` as a merge patch sets it; null takes away what is not known."""
+    if found is None:
+        return None
+    return {
+        "name": found.vmi,
+        "admission": found.admission or None,
+        "uid": found.uid or None,
+        "since": meta.format_time(found.since) if found.since else None,
+        "pods": [
+            {
+                "uid": pod.uid,
+                **({"node": pod.node} if pod.node else {}),
+                **({"ended": True} if pod.ended else {}),
+            }
+            for pod in found.pods
+        ],
+    }
+
+
+def format_spent(found: Spent | None) -> dict[str, Any] | None:
+    """Return `status.spent` as a merge patch sets it."""
+    if found is None:
+        return None
+    return {
+        "at": meta.format_time(found.at),
+        "waitingSeconds": found.waiting,
+        "heldSeconds": found.held,
+        "inUseSeconds": found.in_use,
+        "lostSeconds": found.lost,
+        "degradedSeconds": found.degraded,
+    }

@@ -124,3 +124,8 @@ def decode_conditions(status: Fields) -> tuple[Condition, ...]:
 def condition(conditions: tuple[Condition, ...], kind: str) -> Condition | None:
     """Return the condition of a type, if it is there."""
     return next((item for item in conditions if item.type == kind), None)
+
+
+def format_time(at: datetime) -> str:
+    """Return an instant as the API writes it, in whole seconds."""
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
