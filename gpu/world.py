@@ -7,7 +7,8 @@ from functools import cached_property
 from gpu import keys, settings
 from gpu.errors import SettingsError
 from gpu.model import advance, snapshot
-from gpu.model.snapshot import Objects, Snapshot
+from gpu.model.given import Objects
+from gpu.model.snapshot import Snapshot
 from gpu.objects.binders import GPUBinder
 from gpu.objects.claims import GPUClaim
 from gpu.objects.classes import GPUClass
