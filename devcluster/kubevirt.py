@@ -76,7 +76,10 @@ _GONE = 60.0
 class KubeVirt:
     """KubeVirt as installed: its two processes by name, and where they listen."""
 
-    def __init__(self, cp: plane.ControlPlane, admin: client.Client) -> None:
+    def __init__(
+        self, cp: plane.ControlPlane, admin: client.Client, found: kubevirt_objects.Shipped
+    ) -> None:
+        self._found = found
         self.cp = cp
         self.admin = admin
         self.ports: Mapping[str, int] = {
@@ -86,6 +89,21 @@ class KubeVirt:
         self._serving = cp.pki.sign_server(
             "virt-api", names=(f"virt-api.{NAMESPACE}.svc",), now=clock.now()
         )
+
+    async def settle(self, permitted: Mapping[str, Any] | None) -> None:
+        """Install kinds, settings, and the webhooks and APIServices that call virt-api."""
+        found, write = self._found, kubevirt_objects.write
+        await write(self.admin, found.crds)
+        await kubevirt_objects.served(self.admin, found.crds)
+        await write(self.admin, [kubevirt_objects.settings(permitted)])
+        status = {"status": kubevirt_objects.STATUS}
+        await self.admin.patch(kinds.KUBEVIRTS, "kubevirt", status, NAMESPACE, subresource="status")
+        routed = kubevirt_objects.routed(
+            (*found.webhooks, *found.api_services),
+            ca=self.cp.pki.ext_ca.crt,
+            port=self.ports[API],
+        )
+        await write(self.admin, routed)
 
     async def start(self, name: str) -> None:
         """Start one of the two processes and wait until it serves; virt-controller: until it leads."""
@@ -107,8 +125,15 @@ class KubeVirt:
         await self.available()
 
     async def stop(self, name: str) -> None:
-        """Stop a process as a rollout does: SIGTERM, and wait until it is gone."""
+        """Stop a process as a rollout does: SIGTERM; virt-api takes 5 s over it."""
         await self.cp.stop_process(name)
+
+    async def end(self) -> None:
+        """End both processes at once, whether they run or not: neither has anything to lose."""
+        for name in (CONTROLLER, API):
+            if self.cp.is_running(name):
+                self.kill(name)
+            await self.cp.stop_process(name)
 
     def kill(self, name: str) -> None:
         """End a process as a crash does: SIGKILL, at once."""
@@ -199,7 +224,7 @@ async def command(person: client.Client, verb: str, name: str, namespace: str) -
 async def install_kinds(cp: plane.ControlPlane, admin: client.Client, *, cdi: bool = False) -> None:
     """Install KubeVirt's kinds alone, and CDI's where asked for; returns once all are served."""
     found = await kubevirt_objects.shipped(cp.site.binaries["kubevirt-objects"])
-    wanted = [*found.crds, *(kubevirt_objects.cdi_kinds() if cdi else ())]
+    wanted = [*found.crds, *_cdi_kinds(cdi=cdi)]
     await kubevirt_objects.write(admin, wanted)
     await kubevirt_objects.served(admin, wanted)
 
@@ -215,25 +240,8 @@ async def install(
 
     `cdi` adds CDI's kinds, without CDI: then virt-controller looks for volumes that are imported.
     """
-    if cp.site.options.aggregator_routing:
-        raise errors.DevclusterError(
-            "KubeVirt cannot be reached on a plane with aggregator routing: start one without."
-        )
-    found = await kubevirt_objects.shipped(cp.site.binaries["kubevirt-objects"])
-    await kubevirt_objects.write(admin, [kubevirt_objects.namespace()])
-    crds = [*found.crds, *(kubevirt_objects.cdi_kinds() if cdi else ())]
-    ca = cp.pki.ext_ca.crt
-    others = [*found.rbac, *kubevirt_objects.certificates(ca), kubevirt_objects.service()]
-    await kubevirt_objects.write(admin, [*crds, *others])
-    await kubevirt_objects.served(admin, crds)
-    await kubevirt_objects.write(admin, [kubevirt_objects.settings(permitted)])
-    status = {"status": kubevirt_objects.STATUS}
-    await admin.patch(kinds.KUBEVIRTS, "kubevirt", status, NAMESPACE, subresource="status")
-    made = KubeVirt(cp, admin)
-    routed = kubevirt_objects.routed(
-        (*found.webhooks, *found.api_services), ca=ca, port=made.ports[API]
-    )
-    await kubevirt_objects.write(admin, routed)
+    made = await _begin(cp, admin, cdi=cdi)
+    await made.settle(permitted)
     return made
 
 
@@ -245,10 +253,9 @@ async def start(
     cdi: bool = False,
 ) -> KubeVirt:
     """Install KubeVirt and start both processes as part of the plane, which also stops them."""
-    with progress.step(f"KubeVirt {VERSION}: its kinds, roles and settings"):
-        made = await install(cp, admin, permitted=permitted, cdi=cdi)
-    with progress.step("virt-api and virt-controller, under their ServiceAccounts; VMs can start"):
-        await made.start_both()
+    with progress.step(f"KubeVirt {VERSION}: its kinds and roles, virt-api and virt-controller"):
+        made = await _begin(cp, admin, cdi=cdi)
+        await _finish(made, permitted)
     return made
 
 
@@ -259,14 +266,47 @@ async def running(
     permitted: Mapping[str, Any] | None = PERMITTED,
     cdi: bool = False,
 ) -> AsyncIterator[KubeVirt]:
-    """Install KubeVirt, start both processes, and stop them at the end of the block.
+    """Install KubeVirt, start both processes, and end them at the end of the block.
 
     The objects stay, and the webhooks refuse from then on: the plane goes with them.
     """
     async with cp.admin() as admin:
-        made = await install(cp, admin, permitted=permitted, cdi=cdi)
+        made = await _begin(cp, admin, cdi=cdi)
         try:
-            await made.start_both()
+            await _finish(made, permitted)
             yield made
         finally:
-            await kubevirt_objects.at_once(made.stop(name) for name in (CONTROLLER, API))
+            await made.end()
+
+
+async def _begin(cp: plane.ControlPlane, admin: client.Client, *, cdi: bool) -> KubeVirt:
+    """Install what a process needs to log in, and kinds that it looks for only once."""
+    if cp.site.options.aggregator_routing:
+        raise errors.DevclusterError(
+            "KubeVirt cannot be reached on a plane with aggregator routing: start one without."
+        )
+    found = await kubevirt_objects.shipped(cp.site.binaries["kubevirt-objects"])
+    await kubevirt_objects.write(admin, [kubevirt_objects.namespace()])
+    ca = cp.pki.ext_ca.crt
+    ground = [*found.rbac, *kubevirt_objects.certificates(ca), kubevirt_objects.service()]
+    await kubevirt_objects.write(admin, [*ground, *_cdi_kinds(cdi=cdi)])
+    return KubeVirt(cp, admin, found)
+
+
+async def _finish(made: KubeVirt, permitted: Mapping[str, Any] | None) -> None:
+    """Install the rest and start both processes.
+
+    virt-api computes for six seconds before it asks kube-apiserver anything; that computes as
+    long over the new kinds. So they do it side by side.
+    """
+
+    async def controlled() -> None:
+        await made.settle(permitted)
+        await made.start(CONTROLLER)
+
+    await kubevirt_objects.at_once((made.start(API), controlled()))
+    await made.available()
+
+
+def _cdi_kinds(*, cdi: bool) -> list[kubevirt_objects.Object]:
+    return kubevirt_objects.cdi_kinds() if cdi else []

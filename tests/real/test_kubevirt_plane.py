@@ -184,9 +184,9 @@ async def test_without_virt_api_a_vm_is_refused_and_what_runs_stays(kv: KubeVirt
     pod = await launcher(kv, "two")
     kv.kill(kubevirt.API)
     await processes.gone(kv.cp.record(kubevirt.API), within=5)
+    await kv.stop(kubevirt.CONTROLLER)
     with pytest.raises(errors.ApiError, match="failed calling webhook"):
         await define(kv, "refused", H100)
-    await kv.stop(kubevirt.CONTROLLER)
     await kv.start_both()
     await define(kv, "taken", H100)
     await launcher(kv, "taken")
@@ -206,7 +206,6 @@ async def test_both_go_on_once_volumes_can_be_imported(kv: KubeVirt):
 
 async def test_stopping_leaves_nothing_running(kv: KubeVirt):
     records = [kv.cp.record(name) for name in (kubevirt.API, kubevirt.CONTROLLER)]
-    for name in (kubevirt.API, kubevirt.CONTROLLER):
-        await kv.stop(name)
+    await kv.end()
     assert not any(processes.is_running(record) for record in records)
     assert not {kubevirt.API, kubevirt.CONTROLLER} & set(kv.cp.running())
