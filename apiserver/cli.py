@@ -97,6 +97,20 @@ def serve(  # noqa: PLR0913 -- typer reads one parameter per flag
             help="restart or keep: guests that run on a node that cannot keep their claims.",
         ),
     ] = _DEFAULTS.running_guests,
+    vm_webhooks: Annotated[
+        bool,
+        typer.Option(
+            envvar=f"{_ENV}VM_WEBHOOKS",
+            help="The chart registers the webhooks of VMs and launchers.",
+        ),
+    ] = _DEFAULTS.vm_webhooks,
+    raw_placement: Annotated[
+        str,
+        typer.Option(
+            envvar=f"{_ENV}RAW_PLACEMENT",
+            help="binder or scheduler: who places launchers that name a resource directly.",
+        ),
+    ] = _DEFAULTS.raw_placement,
     not_ready_grace: Annotated[
         float,
         typer.Option(envvar=f"{_ENV}NOT_READY_GRACE", help="Seconds a node may be not Ready."),
@@ -190,6 +204,8 @@ def serve(  # noqa: PLR0913 -- typer reads one parameter per flag
         admission_callers=admission_callers,
         usage_record_monitor=usage_record_monitor,
         running_guests=running_guests,
+        vm_webhooks=vm_webhooks,
+        raw_placement=raw_placement,
         not_ready_grace=not_ready_grace,
         degraded_grace=degraded_grace,
         attachment_grace=attachment_grace,

@@ -10,11 +10,21 @@ from pathlib import Path
 from typing import TypeVar
 
 from gpu import settings
-from gpu.config import Config, Grace, Guard, Pace, PolicyMode, RunningGuests, UsageRecordMonitor
+from gpu.config import (
+    Config,
+    Grace,
+    Guard,
+    Pace,
+    PolicyMode,
+    RawPlacement,
+    RunningGuests,
+    UsageRecordMonitor,
+)
 
 W = TypeVar("W", bound=StrEnum)
 
 
+_CONFIG = Config()
 _PACE = Pace()
 _GRACE = Grace()
 _GUARD = Guard()
@@ -66,6 +76,8 @@ class Flags:
     admission_callers: str = ""
     usage_record_monitor: str = UsageRecordMonitor.AUTO.value
     running_guests: str = RunningGuests.RESTART.value
+    vm_webhooks: bool = _CONFIG.vm_webhooks
+    raw_placement: str = _CONFIG.raw_placement.value
     not_ready_grace: float = _GRACE.not_ready
     degraded_grace: float = _GRACE.degraded
     attachment_grace: float = _GRACE.attachment
@@ -115,13 +127,14 @@ def judge(flags: Flags) -> ServeConfig:
         UsageRecordMonitor, "--usage-record-monitor", flags.usage_record_monitor, problems
     )
     guests = _word(RunningGuests, "--running-guests", flags.running_guests, problems)
+    raw_placement = _word(RawPlacement, "--raw-placement", flags.raw_placement, problems)
     log_format = _word(LogFormat, "--log-format", flags.log_format, problems)
     saves = _word(SaveReplays, "--save-replays", flags.save_replays, problems)
     if problems or not (flags.tls_cert_file and flags.tls_private_key_file):
         raise FlagsError(problems)
     if raw_names is None or policies is None or monitor is None or log_format is None:
         raise FlagsError(problems)
-    if guests is None:
+    if guests is None or raw_placement is None:
         raise FlagsError(problems)
     pace = Pace(
         lease_duration=flags.lease_duration,
@@ -156,6 +169,8 @@ def judge(flags: Flags) -> ServeConfig:
             kubevirt_namespace=flags.kubevirt_namespace,
             usage_record_monitor=monitor,
             running_guests=guests,
+            vm_webhooks=flags.vm_webhooks,
+            raw_placement=raw_placement,
             grace=Grace(
                 not_ready=flags.not_ready_grace,
                 degraded=flags.degraded_grace,

@@ -27,6 +27,15 @@ class RunningGuests(StrEnum):
     """It is never ended; its set is Degraded, and Lost when the node is gone."""
 
 
+class RawPlacement(StrEnum):
+    """Who places launchers that name a class's resource directly, where that is allowed."""
+
+    BINDER = "binder"
+    """They wait at the gate and are pinned, so that they take no held units."""
+    SCHEDULER = "scheduler"
+    """kube-scheduler does, past every hold."""
+
+
 class UsageRecordMonitor(StrEnum):
     """Under which WorkloadMonitor usage records are kept."""
 
@@ -102,6 +111,9 @@ class Config:
     kubevirt_namespace: str = "cozy-kubevirt"
     """Where KubeVirt's controllers run: its controller's account makes launcher pods."""
     running_guests: RunningGuests = RunningGuests.RESTART
+    vm_webhooks: bool = False
+    """Starts of VMs are resolved and gated; off: no VM uses a claim, and none of its names is ours."""
+    raw_placement: RawPlacement = RawPlacement.BINDER
     usage_record_monitor: UsageRecordMonitor = UsageRecordMonitor.AUTO
     grace: Grace = field(default_factory=Grace)
     guard: Guard = field(default_factory=Guard)

@@ -160,7 +160,7 @@ def _claims_of(site: Site, vmi: Raw) -> list[Raw | None]:
     """The claims the webhook resolved for it, as they are now; None for one that is not its own."""
     text = vmi["metadata"]["annotations"][keys.RESOLVED_CLAIMS_ANNOTATION]
     found: list[Raw | None] = []
-    held, _ = kubevirt._resolved(text) or ({}, {})  # noqa: SLF001 -- its one reader
+    held, _ = kubevirt.parse_resolved(text) or ({}, {})
     for name, admission in held.items():
         claim = site.claim(vmi["metadata"]["namespace"], name)
         attached = ((claim or {}).get("status") or {}).get("attachedTo") or {}

@@ -96,7 +96,7 @@ def decode_vmi(raw: Raw) -> VMI:
     node = status.text_or("nodeName")
     spec = fields.child("spec")
     devices = spec.child("domain").child("devices")
-    resolved = _resolved(found.annotations.get(keys.RESOLVED_CLAIMS_ANNOTATION, ""))
+    resolved = parse_resolved(found.annotations.get(keys.RESOLVED_CLAIMS_ANNOTATION, ""))
     return VMI(
         meta=replace(found, annotations={}),
         phase=status.text_or("phase"),
@@ -150,7 +150,7 @@ def format_resolved(
 Resolved = tuple[dict[ClaimName, str], dict[ClassName, Units]]
 
 
-def _resolved(text: str) -> Resolved | None:
+def parse_resolved(text: str) -> Resolved | None:
     """Read it; None for what the webhook would never write, since a tenant may have written it."""
     try:
         items = json.loads(text) if text else None
