@@ -120,9 +120,15 @@ class Writer(Protocol):
         """Server-side apply with force."""
 
     async def delete(
-        self, kind: Kind, name: str, namespace: str | None = None, *, uid: str | None = None
+        self,
+        kind: Kind,
+        name: str,
+        namespace: str | None = None,
+        *,
+        uid: str | None = None,
+        resource_version: str | None = None,
     ) -> None:
-        """Delete; with a uid, only that very object."""
+        """Delete; with a uid, only that very object, and with a version only as it was then."""
 
     def outcome(self, error: Exception) -> Outcome | None:
         """Say what a failed call means; None when the exception is not of this writer."""

@@ -97,12 +97,19 @@ class Line:
         )
 
     async def delete(
-        self, kind: Kind, name: str, namespace: str | None = None, *, uid: str | None = None
+        self,
+        kind: Kind,
+        name: str,
+        namespace: str | None = None,
+        *,
+        uid: str | None = None,
+        resource_version: str | None = None,
     ) -> None:
         key = ObjectKey(namespace or "", name)
         if kind == kinds.VMIS:
             self.ended.append(str(key))
-        await self._send(kind, key, lambda: self.api.delete(kind, name, namespace, uid=uid))
+        only = {"uid": uid, "resource_version": resource_version}
+        await self._send(kind, key, lambda: self.api.delete(kind, name, namespace, **only))
 
     def _read(self) -> None:
         if self.bad_reads:

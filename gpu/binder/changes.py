@@ -218,10 +218,14 @@ class ReportBinder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndGuest:
-    """Delete the VMI whose node cannot keep its set, so that the set can be placed anew."""
+    """Delete the VMI whose node cannot keep its set, so that the set can be placed anew.
+
+    A deletion that is on its way for long must not end a guest that has changed since.
+    """
 
     vmi: ObjectKey
     uid: str
+    version: str
     node: NodeName
     cause: Cause
     set_id: SetId

@@ -129,7 +129,11 @@ class ChangeWriter:
     async def _delete(self, change: Change) -> None:
         target = changes.target_of(change)
         await self.api.delete(
-            target.kind, target.key.name, target.key.namespace or None, uid=target.uid
+            target.kind,
+            target.key.name,
+            target.key.namespace or None,
+            uid=target.uid,
+            resource_version=change.version if isinstance(change, changes.EndGuest) else None,
         )
 
     async def _usage(self, change: changes.WriteRecord | changes.WriteMonitor) -> Body:

@@ -6,12 +6,18 @@ from typing import Any
 import pytest
 
 from gpu import keys
+from gpu.binder.changes import EndGuest
 from gpu.cluster import errors
 from gpu.objects import kinds
+from gpu.objects.claims import Cause
+from gpu.objects.kubevirt import VMI
+from gpu.ports import Outcome
+from gpu.units import NodeName
 from tests.binder import raws
 from tests.binder.rig import Rig
 from tests.fakes.cluster import FakeCluster
 
+DELETED = (kinds.VMIS, "vm", "tenant-a")
 OURS = {"finalizers": [keys.CLAIM_FINALIZER]}
 
 
@@ -32,9 +38,19 @@ class Slow(FakeCluster):
             raise errors.Unreachable("no answer", sent=True)
         return await super().patch(*place, **how)
 
+    async def delete(self, *place: Any, **how: Any) -> None:
+        if self.is_slow:
+            self.is_slow = False
+            self.under_way.append((place, how))
+            raise errors.Unreachable("no answer", sent=True)
+        await super().delete(*place, **how)
+
     async def arrive(self) -> None:
         place, how = self.under_way.pop()
-        await super().patch(*place, **how)
+        if len(place) == len(DELETED):
+            await super().delete(*place, **how)
+        else:
+            await super().patch(*place, **how)
 
 
 def a_rig() -> Rig:
@@ -98,3 +114,38 @@ async def test_a_claim_that_takes_no_write_at_all_delays_nobody():
     rig.store(nodes=[raws.a_node("n2", units=1)], claims=[raws.a_claim("b", at=2, meta=OURS)])
     await rig.until_still()
     assert "tenant-a/b" in rig.placed()
+
+
+def an_end(rig: Rig) -> EndGuest:
+    (vmi,) = rig.window.items(VMI)
+    return EndGuest(
+        vmi=vmi.meta.key,
+        uid=vmi.meta.uid,
+        version=vmi.meta.resource_version,
+        node=NodeName("n1"),
+        cause=Cause.NODE_NOT_READY,
+        set_id="tenant-a/a",
+    )
+
+
+@pytest.mark.parametrize("uid", ["vmi-1", "vmi-2"], ids=["that guest", "the next of its name"])
+async def test_a_guest_that_has_changed_since_is_not_ended_by_a_deletion_that_comes_late(uid):
+    """Its node is back meanwhile, and KubeVirt has said so of the VMI; or it was started anew."""
+    rig = a_rig()
+    rig.store(vmis=[raws.a_vmi("vm", uid="vmi-1")])
+    rig.cluster.is_slow = True
+    failure = await rig.writer.perform(an_end(rig))
+    assert failure is not None
+    assert failure.outcome is Outcome.UNKNOWN
+    rig.store(vmis=[raws.a_vmi("vm", uid=uid, phase="Running")])
+    with pytest.raises(errors.Conflict):
+        await rig.cluster.arrive()
+    assert [vmi.meta.uid for vmi in rig.window.items(VMI)] == [uid]
+
+
+async def test_a_guest_is_ended_as_its_node_was_judged_by():
+    rig = a_rig()
+    rig.store(vmis=[raws.a_vmi("vm")])
+    assert await rig.writer.perform(an_end(rig)) is None
+    rig.window.show()
+    assert rig.window.items(VMI) == ()

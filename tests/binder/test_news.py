@@ -131,6 +131,7 @@ ON = "GPUClaim tenant-a/x"
             EndGuest(
                 vmi=ObjectKey("tenant-a", "vm"),
                 uid="u",
+                version="1",
                 node="n1",
                 cause=Cause.UNITS_MISSING,
                 set_id="tenant-a/x",

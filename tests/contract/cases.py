@@ -142,6 +142,20 @@ async def delete_with_another_uid_is_a_conflict(api: Any, ns: str) -> None:
 
 
 @case
+async def delete_with_an_older_version_is_a_conflict(api: Any, ns: str) -> None:
+    made = await api.create(THING, thing(ns))
+    await api.patch(THING, "one", {"status": {"phase": "changed"}}, ns, subresource="status")
+    old = {"uid": made["metadata"]["uid"], "resource_version": made["metadata"]["resourceVersion"]}
+    with pytest.raises(errors.Conflict):
+        await api.delete(THING, "one", ns, **old)
+    now = await api.get(THING, "one", ns)
+    old["resource_version"] = now["metadata"]["resourceVersion"]
+    await api.delete(THING, "one", ns, **old)
+    with pytest.raises(errors.NotFound):
+        await api.get(THING, "one", ns)
+
+
+@case
 async def finalizer_keeps_a_deleted_object_until_it_is_taken_away(api: Any, ns: str) -> None:
     body = thing(ns, n=1)
     body["metadata"]["finalizers"] = ["contract.example.com/hold"]

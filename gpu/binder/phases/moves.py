@@ -290,6 +290,7 @@ def _end(scene: Scene, case: _Case) -> Iterator[Change]:
         yield EndGuest(
             vmi=vmi.meta.key,
             uid=vmi.meta.uid,
+            version=vmi.meta.resource_version,
             node=case.trouble.node,
             cause=case.trouble.cause,
             set_id=case.item.id,

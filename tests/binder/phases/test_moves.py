@@ -132,13 +132,16 @@ def test_a_loss_for_want_of_room_names_what_is_asked():
     assert only(moves.changes_of(scene)).refusals == (NoFreeUnits("h100", 2, 1),)
 
 
-def test_a_guest_is_ended_by_uid_with_the_cause():
+def test_a_guest_is_ended_by_uid_and_version_with_the_cause():
     scene = one(Cause.NODE_TAINTED, "running")
+    (vmi,) = scene.world.vmis
+    assert vmi.meta.resource_version
     ended = [change for change in moves.changes_of(scene) if isinstance(change, EndGuest)]
     assert ended == [
         EndGuest(
             vmi=ObjectKey("tenant-a", "vm"),
             uid="vm-uid",
+            version=vmi.meta.resource_version,
             node="n1",
             cause=Cause.NODE_TAINTED,
             set_id="tenant-a/x",
