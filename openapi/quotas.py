@@ -34,8 +34,8 @@ SCHEMAS: Final[dict[str, meta.Schema]] = {
             ),
             "remaining": meta.whole(
                 "Units that this tenant's own budget and those of all above it that declare the key "
-                "leave to it; absent when none declares it. Nothing is let through while the gate is "
-                "Closed."
+                "leave to it; absent when none declares it. 0 while the gate is Closed, whatever budgets "
+                "leave: the gate is Open exactly when this is absent or more than 0."
             ),
             "boundedBy": meta.text(
                 "The tenant whose declaration leaves least; this one or one above it."

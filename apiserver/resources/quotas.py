@@ -90,7 +90,10 @@ QUOTAS: Final = base.Resource(
     description="GPU quota keys of a tenant: what is declared, used and left.",
     columns=(
         Column(name="Gate", description="Open, Exhausted or Closed."),
-        Column(name="Remaining", description="Units that budgets leave, once the gate is open."),
+        Column(
+            name="Remaining",
+            description="Units it may still order under this key; 0 while the gate is Closed.",
+        ),
         Column(name="Hard", description="Units the tenant itself declares."),
         Column(name="Used", type="integer", description="Units that count against Hard."),
         Column(name="Why", description="Why the gate stands as it does, and what to do."),

@@ -16,7 +16,7 @@ from gpu.model.pools import Pool, Use
 from gpu.model.refusals import OverBudget
 from gpu.model.snapshot import Snapshot
 from gpu.settings import RawNames
-from gpu.units import ClassName, QuotaKey, TenantName, Units
+from gpu.units import ZERO, ClassName, QuotaKey, TenantName, Units
 
 
 class GateState(StrEnum):
@@ -52,7 +52,8 @@ class Gate:
     use: Use
     """By its claims, by its raw pods, and by tenants below it; they add up to what is used."""
     remaining: Units | None
-    """What it may still order under every tenant that declares the key; None is unlimited."""
+    """What it may still order: what every tenant that declares the key leaves, nothing while the gate
+    is Closed; None is unlimited. So the gate is Open where this is None or more than 0."""
     bounded_by: TenantName | None
     """The tenant whose budget the gate tells of; None where nobody declares the key."""
     state: GateState
@@ -177,11 +178,12 @@ def gates(snapshot: Snapshot, tenant: TenantName) -> tuple[Gate, ...]:
 def _gate(snapshot: Snapshot, pool: Pool, key: QuotaKey, least: Least) -> Gate:
     bound = least[key]
     state, reason, message = _judge(snapshot, pool.tenant, key, least)
+    remaining = bound.left if bound else None
     return Gate(
         key=key,
         hard=snapshot.tree.declared(pool.tenant).get(key),
         use=pool.use(key),
-        remaining=bound.left if bound else None,
+        remaining=ZERO if state is GateState.CLOSED else remaining,
         bounded_by=bound.tenant if bound else None,
         state=state,
         reason=reason,

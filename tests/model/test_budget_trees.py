@@ -5,6 +5,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from gpu.model import advance, budgets
+from gpu.model.budgets import GateState
 from tests import sampling
 from tests.builders import (
     H100,
@@ -141,6 +142,10 @@ def test_every_number_of_every_tenant_is_what_the_contract_says(objects):
             assert gate.hard == oracle.declared(tenant, key), (tenant, key)
             left = oracle.left(tenant, [key])
             event(f"left {left}")
+            is_open = gate.remaining is None or gate.remaining > 0
+            assert (gate.state is GateState.OPEN) == is_open, (tenant, key)
+            if gate.state is GateState.CLOSED:
+                continue
             if left is None:
                 assert gate.remaining is None or gate.remaining >= 60, (tenant, key)
             else:

@@ -275,6 +275,22 @@ def test_a_gate_shows_the_tenants_own_numbers_and_who_bounds_it():
     )
 
 
+@pytest.mark.parametrize("declared", [{}, budget(h100=4)], ids=["no budget", "a budget of 4"])
+@pytest.mark.parametrize(
+    ("key", "objects", "reason"),
+    [
+        (KEY, {"classes": [a_class(retired=True)]}, "ClassRetired"),
+        (KEY, {"classes": [a_class(mode="vgpu")]}, "NotEntitled"),
+        (H100, {"settings": a_settings(H100)}, "RawNameDenied"),
+    ],
+    ids=["retired", "not entitled", "a raw name, denied"],
+)
+def test_nothing_remains_where_nothing_may_be_ordered(key, objects, reason, declared):
+    snapshot = a_snapshot(releases=[a_release("tenant-a", declared)], **objects)
+    found = {item.key: item for item in budgets.gates(snapshot, "tenant-a")}[key]
+    assert (found.state, found.reason, found.remaining) == (GateState.CLOSED, reason, 0)
+
+
 def test_a_gate_under_another_tenants_budget_tells_only_what_is_left():
     snapshot = a_snapshot(
         releases=[a_release("tenant-root", budget(total=77))],

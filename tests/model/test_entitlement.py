@@ -56,7 +56,7 @@ def test_a_gate_without_entitlement_shows_what_is_still_held_and_declared():
     held = a_claim(tenant="tenant-a-b", on="n1")
     snapshot = a_site(claims=[held], releases=[a_release("tenant-a-b", budget(h100=3))])
     gate = {one.key: one for one in budgets.gates(snapshot, "tenant-a-b")}[KEY]
-    assert (gate.hard, gate.used, gate.remaining) == (3, 1, 2)
+    assert (gate.hard, gate.used, gate.remaining) == (3, 1, 0)
     assert (gate.state, gate.reason) == (GateState.CLOSED, "NotEntitled")
 
 
