@@ -1,7 +1,7 @@
 """What a refusal rests on: a change of anything else never takes it back."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu import reading
@@ -15,7 +15,7 @@ from gpu.objects.kubevirt import VM, VMI, KubeVirt
 from gpu.objects.nodes import GPUNode, Node
 from gpu.objects.pods import Pod
 from gpu.objects.tenants import Namespace, TenantQuota, TenantRelease
-from tests import strategies
+from tests import sampling, strategies
 from tests.builders import (
     H100,
     L40,
@@ -122,7 +122,7 @@ def judged(snapshot, claim) -> Judgement:
     return counteroffers.judge(snapshot, counteroffers.of_claim(snapshot, claim))
 
 
-@settings(max_examples=400, deadline=None)
+@sampling.examples(25)
 @given(worlds(), worlds(), ORDERS)
 def test_no_change_of_another_kind_takes_a_refusal_of_an_order_back(objects, others, claim):
     snapshot = a_snapshot(**objects)
@@ -139,7 +139,7 @@ QUOTAS = st.dictionaries(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@sampling.examples(25)
 @given(worlds(), worlds(), QUOTAS, st.sampled_from(["tenant-a-new", "tenant-a-x", "tenant-b"]))
 def test_no_change_of_another_kind_takes_a_refusal_of_quotas_back(objects, others, quotas, tenant):
     change = Change(tenant=tenant, new=quotas)
