@@ -1,9 +1,10 @@
 """What is measured in which order, in rounds; every figure of a run comes from one plane."""
 
 import asyncio
+import contextlib
 import os
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -32,6 +33,7 @@ Say = Callable[[str], None]
 BOUND_GOAL: Final = Goal(take=Take.MIDDLE, sense=Sense.AT_MOST, value=50)
 LIST_GOAL: Final = Goal(take=Take.P99, sense=Sense.AT_MOST, value=100)
 SHARE_GOAL: Final = Goal(take=Take.MIDDLE, sense=Sense.AT_LEAST, value=60)
+LEAST_GOAL: Final = Goal(take=Take.MIDDLE, sense=Sense.AT_LEAST, value=100)
 JUDGED_GOAL: Final = Goal(take=Take.P99, sense=Sense.AT_MOST, value=50)
 LAG_GOAL: Final = Goal(take=Take.MIDDLE, sense=Sense.AT_MOST, value=20)
 REUSE_GOAL: Final = Goal(take=Take.P99, sense=Sense.AT_MOST, value=1000)
@@ -92,24 +94,30 @@ class Bench:
 
     async def _scheduler_by_default(self) -> None:
         """The same with the client limits kube-scheduler has when nobody sets them."""
-        cp = self.stage.cp
-        await cp.stop_process(components.SCHEDULER)
-        await cp.start_process(components.SCHEDULER, without=("kube-api-qps", "kube-api-burst"))
         for number in range(1, self.scale.rounds + 1):
             self.say(f"round {number} of {self.scale.rounds}: kube-scheduler, default limits")
-            before = await self.stage.pod_writes()
-            rate = await bare.scheduled_pods(
-                self.stage.api, catalogue.PODS_NAMESPACE, self.scale.orders
-            )
-            after = await self.stage.pod_writes()
-            self.got.add(
-                "kube-scheduler with its default limits", "pods/s", [rate], note=_BY_DEFAULT
-            )
+            async with self._scheduler_unset():
+                before = await self.stage.pod_writes()
+                rate = await bare.scheduled_pods(
+                    self.stage.api, catalogue.PODS_NAMESPACE, self.scale.orders
+                )
+                after = await self.stage.pod_writes()
+            self.got.add(_DEFAULTS, "pods/s", [rate], note=_BY_DEFAULT)
             for name, count in after.items():
                 each = (count - before[name]) / self.scale.orders
                 self.got.add(f"{name} a pod", "", [each], note=_POD_WRITES)
+
+    @contextlib.asynccontextmanager
+    async def _scheduler_unset(self) -> AsyncIterator[None]:
+        """Have kube-scheduler run with its own client limits for the length of the block."""
+        cp = self.stage.cp
         await cp.stop_process(components.SCHEDULER)
-        await cp.start_process(components.SCHEDULER)
+        await cp.start_process(components.SCHEDULER, without=("kube-api-qps", "kube-api-burst"))
+        try:
+            yield
+        finally:
+            await cp.stop_process(components.SCHEDULER)
+            await cp.start_process(components.SCHEDULER)
 
     async def passes(self) -> None:
         """Loop lag and latencies while passes go over a full house."""
@@ -178,6 +186,13 @@ class Bench:
                 self.stage.api, catalogue.PODS_NAMESPACE, self.scale.orders
             )
             self.got.add("kube-scheduler beside it", "pods/s", [pods], note=_SCHEDULER)
+            async with self._scheduler_unset():
+                pods = await bare.scheduled_pods(
+                    self.stage.api, catalogue.PODS_NAMESPACE, self.scale.orders
+                )
+            self.got.add(f"{_DEFAULTS} beside it", "pods/s", [pods], note=_BY_DEFAULT)
+            share = 100 * rate / pods
+            self.got.add(f"claims Bound for each pod of {_DEFAULTS}", "%", [share], goal=LEAST_GOAL)
         self.say("units given back one by one")
         took = await waiting.reuse(self.stage, held, self.scale.singles)
         self.got.add(f"release of a unit to its reuse, {among}", "ms", _ms(took), goal=REUSE_GOAL)
@@ -308,6 +323,7 @@ _CLAIM: Final = (
     f"{bare.WIDTH} objects in flight: what finalizer, placement and usage record cost bare"
 )
 _SCHEDULER: Final = "client limit raised to 1000 qps; created at once, the product idle"
+_DEFAULTS: Final = "kube-scheduler with its default limits"
 _BY_DEFAULT: Final = "50 requests a second, 100 at once; created at once, the product idle"
 _POD_WRITES: Final = "counted by kube-apiserver; kube-scheduler sends Events in the background"
 _MEAN: Final = "deciding and writing, mean over the passes, from the product's own /metrics"

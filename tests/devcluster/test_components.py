@@ -24,10 +24,12 @@ def site(tmp_path: Path) -> components.Site:
 def test_a_component_has_our_environment_and_collects_garbage_seldom(
     site: components.Site, name: str, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.delenv("GOGC", raising=False)
+    for ours in components.ENVIRONMENT:
+        monkeypatch.delenv(ours, raising=False)
     monkeypatch.setenv("OF_MINE", "yes")
     env = dict(site.command(name).env or {})
     assert (env["GOGC"], env["OF_MINE"]) == ("400", "yes")
+    assert int(env["GOMAXPROCS"]) >= 8
 
 
 def test_who_sets_it_is_obeyed(site: components.Site, monkeypatch: pytest.MonkeyPatch):
