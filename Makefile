@@ -19,6 +19,11 @@ WIRE_CHECK ?= ../shared/accept/wire_check.py
 # What pytest ends with when a part has no test in it.
 NO_TESTS := 5
 
+# Byte code is kept, whatever the shell says, and away from the code: without it each process that
+# is started, a worker of the tests or the product, compiles all it imports anew.
+unexport PYTHONDONTWRITEBYTECODE
+export PYTHONPYCACHEPREFIX := $(CURDIR)/.venv/bytecode
+
 BIN := .venv/bin
 READY := .venv/.ready
 

@@ -1,6 +1,8 @@
 """What every test has: the guard against blocking the loop, --seed, --full; no domain objects."""
 
 import asyncio
+import functools
+import gc
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +20,7 @@ REAL_TIMEOUT = 120
 PROPERTY_TIMEOUT = 600
 """Seconds; Hypothesis shrinks a failure for up to 300, and one that is cut off is never told."""
 FULL_TIMEOUT = 3_600
+_GUARD = pytest.StashKey[blockbuster.BlockBuster]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -34,16 +37,32 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.seed = secrets.randbelow(2**32)
     if config.option.full:
         hypothesis.settings.load_profile(sampling.FULL)
+    config.stash[_GUARD] = blockbuster.BlockBuster(scanned_modules=GUARDED)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    config.stash[_GUARD].deactivate()
 
 
 def pytest_report_header(config: pytest.Config) -> str:
     return f"seed of sampled tests: --seed={config.option.seed}"
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """What is collected stays: the garbage collector walks over it neither now nor in any test."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     property_timeout = FULL_TIMEOUT if config.option.full else PROPERTY_TIMEOUT
     for item in items:
-        is_real = REAL in item.path.parents
+        is_real = _is_real(item.path)
         if is_real:
             item.add_marker(pytest.mark.real)
         if item.get_closest_marker("timeout") is not None:
@@ -52,6 +71,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.timeout(REAL_TIMEOUT))
         elif hypothesis.is_hypothesis_test(getattr(item, "obj", None)):
             item.add_marker(pytest.mark.timeout(property_timeout))
+
+
+@functools.cache
+def _is_real(path: Path) -> bool:
+    return REAL in path.parents
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A call of ours that blocks the loop fails the unit test that makes it, or the fixture."""
+    guard = item.config.stash[_GUARD]
+    if _is_real(item.path) or item.get_closest_marker("may_block") is not None:
+        guard.deactivate()
+    else:
+        guard.activate()  # left so between unit tests: to put it on and off costs more than most of them
 
 
 @pytest.fixture(scope="session")
@@ -66,13 +100,3 @@ def full(pytestconfig: pytest.Config) -> bool:
     """Whether long tests run whole rather than sampled."""
     value: bool = pytestconfig.option.full
     return value
-
-
-@pytest.fixture(autouse=True)
-def blocking_guard(request: pytest.FixtureRequest) -> Iterator[None]:
-    """A call of ours that blocks the loop fails the unit test that makes it."""
-    if request.node.get_closest_marker("real") is not None:
-        yield
-        return
-    with blockbuster.blockbuster_ctx(scanned_modules=GUARDED):
-        yield

@@ -1,9 +1,13 @@
 """How many examples a property is given: few in daily runs, many with `--full`."""
 
 from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
 
 FULL = "full"
 MANY = 2_000
+
+ASCII = st.characters(codec="ascii")
+"""The alphabet of patterns that name their characters: Hypothesis then leaves all of Unicode unread."""
 
 settings.register_profile(FULL, max_examples=MANY, deadline=None, print_blob=True)
 

@@ -14,10 +14,8 @@ from gpu.cluster import credentials
 from gpu.cluster.credentials import Access, LoginError
 from tests.fakes.clock import FakeClock
 
-
-@pytest.fixture(autouse=True)
-def blocking_guard() -> None:
-    """No guard here: the library reads files in coroutines, so it gets a loop and a thread to itself."""
+# The library reads files in coroutines, so it gets a loop and a thread to itself.
+pytestmark = pytest.mark.may_block
 
 
 @pytest.fixture(scope="module")

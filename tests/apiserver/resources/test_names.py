@@ -29,6 +29,7 @@ def test_a_gate_is_named_after_its_key(key, name):
 KEYS = st.from_regex(
     r"[a-z0-9]([-a-z0-9.]{0,20}[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]{0,20}[A-Za-z0-9])?",
     fullmatch=True,
+    alphabet=sampling.ASCII,
 )
 
 
