@@ -102,6 +102,14 @@ class Fields:
         for index, item in enumerate(self._list(name)):
             yield Fields(item, f"{self.at(name)}[{index}]")
 
+    def dicts(self, name: str) -> list[dict[str, Any]]:
+        """Return the objects of a list as they are: no paths are made, for lists that are long."""
+        items = self._list(name)
+        for index, item in enumerate(items):
+            if not isinstance(item, dict):
+                raise DecodeError(f"{self.at(name)}[{index}]", "is not an object")
+        return items
+
     def texts(self, name: str) -> tuple[str, ...]:
         """Return a list of strings; absent or null is empty."""
         items = self._list(name)

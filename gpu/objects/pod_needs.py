@@ -13,6 +13,7 @@ from gpu.objects.decode import Fields, Raw
 from gpu.units import MOST
 
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+_AFFINITIES: Final = ("nodeAffinity", "podAffinity", "podAntiAffinity")
 _OF_POD: Final = ("cpu", "memory", "hugepages-")
 """What a pod as a whole may ask for in place of its containers (KEP-2837); a dash ends a prefix."""
 _KEPT: Final = 4096
@@ -80,13 +81,11 @@ def needs(raw: Raw) -> Needs:
         for name in ("nodeSelector", "tolerations", "overhead", "resources")
         if (found := spec.raw.get(name))
     }
-    for name in ("nodeAffinity", "podAffinity", "podAntiAffinity"):
-        if (found := affinity.child(name).raw.get(_REQUIRED)) is not None:
+    for name in affinity.raw:
+        if name in _AFFINITIES and (found := affinity.child(name).raw.get(_REQUIRED)) is not None:
             asked[name] = found
     for name in ("containers", "initContainers"):
-        asked[name] = [
-            (one.raw.get("resources"), one.raw.get("restartPolicy")) for one in spec.children(name)
-        ]
+        asked[name] = [(one.get("resources"), one.get("restartPolicy")) for one in spec.dicts(name)]
     return _read(msgspec.json.encode(asked))
 
 

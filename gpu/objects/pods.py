@@ -111,8 +111,9 @@ def _pinned(needs: Needs) -> NodeName | None:
 
 def _scheduled(status: Fields) -> Scheduled | None:
     """Read it; its message changes whenever anything in the cluster does, and is left out."""
-    for item in status.children("conditions"):
-        if item.raw.get("type") == "PodScheduled":
+    for raw in status.dicts("conditions"):
+        if raw.get("type") == "PodScheduled":
+            item = Fields(raw, status.at("conditions"))
             return Scheduled(
                 status=item.text_or("status", "Unknown"),
                 reason=item.text_or("reason"),
@@ -122,11 +123,12 @@ def _scheduled(status: Fields) -> Scheduled | None:
 
 
 def _volumes(pod: str, spec: Fields) -> Iterator[str]:
-    for volume in spec.children("volumes"):
-        if volume.has("persistentVolumeClaim"):
-            yield volume.child("persistentVolumeClaim").text_or("claimName")
-        elif volume.has("ephemeral"):
-            yield f"{pod}-{volume.text_or('name')}"
+    for raw in spec.dicts("volumes"):
+        if "persistentVolumeClaim" in raw:
+            source = Fields(raw, spec.at("volumes")).child("persistentVolumeClaim")
+            yield source.text_or("claimName")
+        elif "ephemeral" in raw:
+            yield f"{pod}-{raw.get('name', '')}"
 
 
 def _term(annotations: Mapping[str, str]) -> int | None:
