@@ -209,7 +209,7 @@ def _disk_error(folder: Path, error: OSError) -> errors.BuildError:
 def _full(folder: Path, log: Path | None) -> errors.BuildError:
     free = shutil.disk_usage(folder).free // 2**20
     return errors.BuildError(
-        f"The disk is full ({free} MiB free at {folder}). A first build needs about 7 GiB there, "
+        f"The disk is full ({free} MiB free at {folder}). A first build needs about 8 GiB there, "
         "in Go's caches and in the folder for temporary files.",
         log=log,
     )

@@ -11,6 +11,7 @@ import typer
 from devcluster import accept as accept_
 from devcluster import binaries, components, control_plane, errors, progress
 from devcluster import demo as demo_
+from devcluster import kubevirt as kubevirt_
 
 app = typer.Typer(
     name="devcluster",
@@ -39,11 +40,23 @@ def up(
     aggregator_routing: Annotated[
         bool, typer.Option(help="Reach aggregated servers by EndpointSlices.")
     ] = False,
+    kubevirt: Annotated[
+        bool, typer.Option("--kubevirt", help="With KubeVirt's virt-api and virt-controller.")
+    ] = False,
 ) -> None:
     """Start a bare control plane and leave it running."""
     options = components.Options(aggregator_routing=aggregator_routing)
+    asyncio.run(_up(directory, options, port, kubevirt=kubevirt))
+
+
+async def _up(
+    directory: Path, options: components.Options, port: int | None, *, kubevirt: bool
+) -> None:
     with progress.step("control plane"):
-        cp = asyncio.run(control_plane.start(directory, options=options, port=port))
+        cp = await control_plane.start(directory, options=options, port=port)
+    if kubevirt:
+        async with demo_.stopped_on_failure(cp), cp.admin() as admin:
+            await kubevirt_.start(cp, admin)
     progress.say(f"export KUBECONFIG={cp.kubeconfig}")
 
 

@@ -109,7 +109,7 @@ async def _play_own(where: Setting) -> None:
     shutil.rmtree(where.directory / "logs", ignore_errors=True)
     with progress.step("control plane: etcd, kube-apiserver, controller manager, scheduler"):
         cp = await control_plane.start(where.directory, port=where.port)
-    async with _stopped_on_failure(cp), cp.admin() as admin:
+    async with stopped_on_failure(cp), cp.admin() as admin:
         with progress.step("helm installs the chart: kinds, roles, Service, APIService"):
             gpu = await product.install(cp, admin)
         with progress.step("cozystack-gpu serve, under its ServiceAccount; its API is available"):
@@ -150,7 +150,7 @@ async def _require_product(admin: client.Client) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _stopped_on_failure(cp: plane.ControlPlane) -> AsyncIterator[None]:
+async def stopped_on_failure(cp: plane.ControlPlane) -> AsyncIterator[None]:
     """Stop the plane when the block fails; a dead child is the reason given, when there is one."""
     told = False
     try:

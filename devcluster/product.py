@@ -178,14 +178,18 @@ async def install(
     *,
     values: Mapping[str, Any] | None = None,
     port: int | None = None,
+    kubevirt: bool = True,
 ) -> Product:
-    """Install the host's kinds and the chart; no replica runs yet. `port` is kept, or a free one."""
+    """Install the host's kinds and the chart; no replica runs yet. `port` is kept, or a free one.
+
+    `kubevirt` False leaves KubeVirt's kinds out, as chart.install_host says.
+    """
     port = cp.reserve_port() if port is None else port
     product = Product(cp, admin, port)
     routed = None if cp.site.options.aggregator_routing else port
     try:
         async with asyncio.TaskGroup() as group:
-            group.create_task(chart.install_host(cp))
+            group.create_task(chart.install_host(cp, kubevirt=kubevirt))
             group.create_task(chart.install(cp, port=routed, values=values))
     except* errors.DevclusterError as caught:
         raise caught.exceptions[0] from None
@@ -198,13 +202,14 @@ async def running(
     *,
     values: Mapping[str, Any] | None = None,
     flags: Sequence[str] = (),
+    kubevirt: bool = True,
 ) -> AsyncIterator[Product]:
     """Install the product, start one replica, and stop what runs of it at the end of the block.
 
     The chart and its objects stay: the plane goes with them.
     """
     async with cp.admin() as admin:
-        product = await install(cp, admin, values=values)
+        product = await install(cp, admin, values=values, kubevirt=kubevirt)
         try:
             await product.start(flags=flags)
             await product.available()

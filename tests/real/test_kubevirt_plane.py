@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from devcluster import kubevirt, processes, simulator
+from devcluster import kubevirt, processes, simulator, state
 from devcluster.kubevirt import KubeVirt
 from gpu.cluster import errors
 from gpu.objects import kinds
@@ -67,6 +67,12 @@ async def phase(kv: KubeVirt, name: str, wanted: str) -> dict[str, Any]:
         return found if found.get("status", {}).get("phase") == wanted else {}
 
     return dict(await until(there, 15, f"instance {name} {wanted}"))
+
+
+async def test_both_are_written_down_for_whoever_stops_the_plane(kv: KubeVirt):
+    written = state.read(kv.cp.directory)
+    assert written is not None
+    assert {kubevirt.API, kubevirt.CONTROLLER} <= set(written.processes)
 
 
 async def test_a_vm_gets_its_instance_and_a_launcher_pod_with_the_units(kv: KubeVirt):
