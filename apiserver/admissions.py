@@ -7,7 +7,7 @@ from typing import Any, Final
 from apiserver.appkeys import Admit
 from apiserver.views import Views
 from apiserver.wire.status import BadRequest
-from gpu.admission import orders, review
+from gpu.admission import orders, pods, review
 from gpu.admission.review import Allowed, Answer, Review
 from gpu.config import Config
 from gpu.errors import DecodeError
@@ -19,13 +19,16 @@ WITHIN: Final = 2.0
 Judge = Callable[[Review, World], Answer]
 
 
-def build(views: Views, config: Config, quota_gate: Admit) -> dict[str, Admit]:
+def build(views: Views, config: Config, quota_gate: Admit, starts: Admit) -> dict[str, Admit]:
     """Return the handlers by the names under which the chart registers them."""
     if not config.enabled:
-        return {"orders": always(orders.OFF), "tenants": always(Allowed())}
+        passed = dict.fromkeys(("tenants", "vmis", "pods"), always(Allowed()))
+        return {"orders": always(orders.OFF), **passed}
     return {
         "orders": judged(views, lambda asked, world: orders.answer(asked, world, config)),
         "tenants": quota_gate,
+        "vmis": starts,
+        "pods": judged(views, lambda asked, world: pods.answer(asked, world, config)),
     }
 
 

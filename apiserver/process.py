@@ -31,6 +31,7 @@ from apiserver.projection import Projection
 from apiserver.source import CachesSource
 from apiserver.views import Views
 from gpu import keys
+from gpu.admission.attach import Starts
 from gpu.admission.reserving import Gate
 from gpu.admission.sightings import Sightings
 from gpu.binder.lead import Binder
@@ -206,7 +207,10 @@ def _build(  # noqa: PLR0917 -- what `serve` opened, handed on once
         metrics=made,
         admission_callers=settings.admission_callers,
         admission=admissions.build(
-            views, settings.config, _quota_gate(views, caches, reviewer, clock)
+            views,
+            settings.config,
+            _quota_gate(views, caches, reviewer, clock),
+            Starts(ask=views.ask, writer=reviewer, clock=clock, config=settings.config),
         ),
         health=health,
         build=appkeys.Build(version=metadata.version("cozystack-gpu")),

@@ -111,9 +111,18 @@ def rendered(config: Config) -> str:
 def chart_file() -> str:
     """Return the text of FILE: the same documents with the chart's own values in their places."""
     managed = _managed(_CHART)
-    parts = [_guarded(policy, policy.document(), when_enabled=False) for policy in managed]
+    with_webhooks = _managed(replace(_CHART, vm_webhooks=True))
+    parts = [
+        _guarded(*one)
+        for policy, other in zip(managed, with_webhooks, strict=True)
+        for one in _variants(policy, other)
+    ]
     parts += [
-        _guarded(policy, policy.binding_document(binding), when_enabled=binding.when_enabled)
+        _guarded(
+            policy,
+            policy.binding_document(binding),
+            (".Values.enabled",) if binding.when_enabled else (),
+        )
         for policy in managed
         for binding in policy.bindings
     ]
@@ -124,8 +133,18 @@ def _managed(config: Config) -> tuple[Policy, ...]:
     return tuple(policy for policy in policies(config) if policy.stay is Stay.MANAGED)
 
 
-def _guarded(policy: Policy, document: Document, *, when_enabled: bool) -> str:
-    conditions = [".Values.enabled"] if when_enabled else []
+def _variants(policy: Policy, other: Policy) -> Iterator[tuple[Policy, Document, tuple[str, ...]]]:
+    """Yield a policy's document; where it differs with the webhooks of VMs, both and when."""
+    if policy == other:
+        yield policy, policy.document(), ()
+        return
+    is_on = ".Values.vmWebhooks.enabled"
+    yield policy, policy.document(), (f"(not {is_on})",)
+    yield other, other.document(), (is_on,)
+
+
+def _guarded(policy: Policy, document: Document, when: tuple[str, ...]) -> str:
+    conditions = list(when)
     if policy.optional:
         kind = policy.rule.kind
         conditions.append(f'(.Capabilities.APIVersions.Has "{kind.api_version}/{kind.kind}")')

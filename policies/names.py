@@ -9,8 +9,9 @@ Only CREATE is looked at. Afterwards the API server itself lets nobody add a dev
 resize and ephemeral containers; tests/real shows it), KubeVirt lets nobody change a VMI's spec, and
 what was started while names were allowed must stay manageable.
 
-The VMI policy knows no exception for units that a VMI webhook of ours writes: there is no such
-webhook yet, and without it the reserved unit name would be anybody's to take.
+The VMI policy makes one exception, and only where our VMI webhook is registered: units with the
+reserved name, since the webhook writes them with the class's resource and refuses every one it did not
+write. Without the webhook the reserved name would be anybody's to take.
 
 An expression that costs too much is a refusal. So what an object asks for is looked up among the
 names, never each name in every container: the largest pod and the longest settings pass.
@@ -36,6 +37,7 @@ _NAMES: Final = f"params.?data[?{cel.quote(settings.RESOURCE_NAMES)}].orValue(''
 _CONTAINERS: Final = ("object.spec.containers", "object.spec.?initContainers.orValue([])")
 _IS_DEVICE: Final = "k.contains('/')"
 _DOMAIN: Final = "dyn(object.spec).?domain"
+_IS_RESERVED: Final = f"d.?name.orValue('').startsWith({cel.quote(keys.UNIT_NAME_PREFIX)})"
 _DEVICES: Final = ("gpus", "hostDevices")
 
 
@@ -61,8 +63,8 @@ def policies(config: Config) -> tuple[Policy, ...]:
             topic="vmi-raw-names",
             rule=Rule(kind=kinds.VMIS, operations=("CREATE",)),
             conditions=(),
-            asks_for_one=_a_vmi_asks(_any_key("k != '' && k in variables.names")),
-            asks_for_it=_a_vmi_asks("n in {}".format),
+            asks_for_one=_a_vmi_asks(_any_key("k != '' && k in variables.names"), config),
+            asks_for_it=_a_vmi_asks("n in {}".format, config),
             optional=True,
         ),
     )
@@ -128,13 +130,14 @@ def _a_pod_asks(test: Test) -> str:
     return cel.any_of(*(f"{containers}.exists(c, {asks})" for containers in _CONTAINERS))
 
 
-def _a_vmi_asks(test: Test) -> str:
+def _a_vmi_asks(test: Test, config: Config) -> str:
     """Say that the test holds of a VMI's device names, or of its own requests past KubeVirt's table.
 
     `dyn`: how much of a VMI its CRD declares is another product's business.
     """
+    judged = f".filter(d, !{_IS_RESERVED})" if config.vm_webhooks else ""
     devices = (
-        f"{_DOMAIN}.?devices.?{devices}.orValue([]).map(d, d.?deviceName.orValue(''))"
+        f"{_DOMAIN}.?devices.?{devices}.orValue([]){judged}.map(d, d.?deviceName.orValue(''))"
         for devices in _DEVICES
     )
     amounts = (f"{_DOMAIN}.?resources.?{name}.orValue({{}})" for name in ("limits", "requests"))

@@ -4,14 +4,19 @@ kube-apiserver puts `admission webhook "NAME" denied the request: ` before the m
 hands its code, reason and details on to the client.
 """
 
+import base64
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from gpu.admission.jsonpatch import Operation
 from gpu.model.premises import NOTHING, Premises
 from gpu.objects.decode import Fields
 
+BAD_REQUEST: Final = 400
 FORBIDDEN: Final = 403
+CONFLICT: Final = 409
 INVALID: Final = 422
 UNAVAILABLE: Final = 503
 
@@ -69,6 +74,10 @@ class Allowed:
     """Let it pass; each warning is one line that kubectl prints."""
 
     warnings: tuple[str, ...] = ()
+    patch: tuple[Operation, ...] = ()
+    """JSON Patch of the object; of a mutating webhook only."""
+    rests_on: Premises = NOTHING
+    """What has to be current for it to be whole; told to nobody."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +135,7 @@ def document(answer: Answer) -> dict[str, Any]:
     """Return the members of a `response`, all but its uid."""
     if isinstance(answer, Allowed):
         warned = {"warnings": list(answer.warnings)} if answer.warnings else {}
-        return {"allowed": True, **warned}
+        return {"allowed": True, **warned, **_patched(answer.patch)}
     about = answer.about
     details: dict[str, Any] = {
         "name": about.name,
@@ -145,9 +154,16 @@ def document(answer: Answer) -> dict[str, Any]:
     return {"allowed": False, "status": status}
 
 
+def _patched(patch: tuple[Operation, ...]) -> dict[str, Any]:
+    if not patch:
+        return {}
+    text = json.dumps(patch, separators=(",", ":")).encode()
+    return {"patchType": "JSONPatch", "patch": base64.b64encode(text).decode("ascii")}
+
+
 def rests_on(answer: Answer) -> Premises:
-    """Return what has to be current for an answer to stand: what passes is judged again later."""
-    return NOTHING if isinstance(answer, Allowed) else answer.rests_on
+    """Return what has to be current for an answer to stand: most of what passes is judged again later."""
+    return answer.rests_on
 
 
 def unavailable(message: str, seconds: int = 1) -> Denied:

@@ -54,7 +54,7 @@ async def views():
 
 async def test_the_orders_webhook_judges_by_the_newest_world(views):
     source = a_source(units=2)
-    admit = admissions.build(views(source), ON, GATE)["orders"]
+    admit = admissions.build(views(source), ON, GATE, GATE)["orders"]
     before = await admit(a_request(count=3))
     source.set(a_source(units=4).world())
     assert (before["allowed"], before["status"]["code"]) == (False, 403)
@@ -64,7 +64,7 @@ async def test_the_orders_webhook_judges_by_the_newest_world(views):
 async def test_with_the_feature_off_an_order_is_taken_with_a_warning(views):
     source = a_source(units=0)
     source.synced = False
-    admit = admissions.build(views(source), replace(ON, enabled=False), GATE)["orders"]
+    admit = admissions.build(views(source), replace(ON, enabled=False), GATE, GATE)["orders"]
     answer = await admit(a_request())
     assert answer["allowed"]
     assert answer["warnings"] == [
@@ -74,7 +74,7 @@ async def test_with_the_feature_off_an_order_is_taken_with_a_warning(views):
 
 @pytest.mark.parametrize("config", [ON, replace(ON, enabled=False)], ids=["on", "off"])
 async def test_what_is_no_review_is_refused(views, config):
-    admit = admissions.build(views(a_source()), config, GATE)["orders"]
+    admit = admissions.build(views(a_source()), config, GATE, GATE)["orders"]
     with pytest.raises(BadRequest, match=r"not an AdmissionReview: request\.userInfo: is str"):
         await admit(a_request(userInfo="alice"))
 
@@ -98,7 +98,7 @@ async def test_a_refusal_of_a_world_that_is_behind_is_judged_again(views):
     """A tenant who gives a claim back and orders anew is not told of what was before."""
     source = a_source(units=1)
     judging = views(source, fresh=0.0)
-    admit = admissions.build(judging, ON, GATE)["orders"]
+    admit = admissions.build(judging, ON, GATE, GATE)["orders"]
     assert (await admit(a_request(count=2)))["allowed"] is False
     source.set(a_source(units=2).world())
     assert await admit(a_request(count=2)) == {"allowed": True}

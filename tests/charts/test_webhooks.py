@@ -76,7 +76,8 @@ def test_template_claims_of_the_controller_alone_are_left_out(chart: Chart):
 
 
 def test_each_webhook_asks_a_path_that_the_process_answers(chart: Chart):
-    answered = admissions.build(Views(FakeSource()), Config(), admissions.always(Allowed()))
+    passed = admissions.always(Allowed())
+    answered = admissions.build(Views(FakeSource()), Config(), passed, passed)
     for one in configuration(chart)["webhooks"]:
         path = Path(one["clientConfig"]["service"]["path"])
         assert (str(path.parent), path.name in answered) == ("/admission", True)

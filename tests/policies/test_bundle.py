@@ -203,3 +203,21 @@ def test_the_chart_puts_the_namespace_of_kubevirt_into_the_text():
     text = bundle.chart_file()
     assert "system:serviceaccount:{{ .Values.kubevirtNamespace }}:kubevirt-controller" in text
     assert Config().kubevirt_controller_user not in text
+
+
+@pytest.mark.parametrize("vm_webhooks", [False, True], ids=["without", "with"])
+def test_units_of_the_webhook_are_excepted_only_where_the_webhook_is(vm_webhooks: bool):
+    """Without it the reserved name would be anybody's to take."""
+    found = {
+        policy.topic: "'gpuclaim-'" in policy.validations[0].expression
+        for policy in bundle.policies(Config(vm_webhooks=vm_webhooks))
+        if policy.topic.endswith("raw-names")
+    }
+    assert found == {"raw-names": False, "vmi-raw-names": vm_webhooks}
+
+
+def test_the_chart_carries_the_policy_of_either_value():
+    text = bundle.chart_file()
+    assert text.count("name: cozystack-gpu-vmi-raw-names-policy\n  labels") == 3, "two, and bindings"
+    assert text.count("and (not .Values.vmWebhooks.enabled) (.Cap") == 1
+    assert text.count("and .Values.vmWebhooks.enabled (.Cap") == 1
