@@ -6,6 +6,7 @@ from typing import Any
 
 from gpu import keys
 from gpu.cluster import errors, wire
+from gpu.objects import kinds
 from gpu.objects.kinds import Kind
 from gpu.objects.meta import ObjectKey
 
@@ -32,7 +33,9 @@ def key_of(body: Json) -> ObjectKey:
 
 
 def has_status(kind: Kind) -> bool:
-    """Whether the kind has the status subresource. A Workload has a status and no such thing."""
+    """Whether the kind has the status subresource. A Workload and a VMI have a status and no such thing."""
+    if kind == kinds.VMIS:
+        return False
     return kind.group in STATUS_GROUPS or (not kind.group and kind.plural in CORE_WITH_STATUS)
 
 
