@@ -7,7 +7,7 @@ least is enough to be certain. Nothing here says what a refusal is worded with.
 from collections.abc import Iterable
 from typing import Final, assert_never
 
-from gpu.model import placement, refusals
+from gpu.model import eligibility, placement, refusals
 from gpu.model.grants import BadKey, BadValue, Objection, TooMuch
 from gpu.model.refusals import Refusal
 from gpu.model.snapshot import Snapshot
@@ -93,9 +93,13 @@ def _of_objection(objection: Objection) -> Premises:
 def _of_free(snapshot: Snapshot, name: ClassName, wanted: Units) -> Premises:
     """Say on what it rests that too few units are free.
 
-    Whatever waits takes units and frees none: where too few are free before anything older is served,
-    it does not matter what becomes of that.
+    More than all nodes serve is never free, whatever is in use. And whatever waits takes units and
+    frees none: where too few are free before anything older is served, it does not matter what
+    becomes of that.
     """
+    served = snapshot.capacities.get(snapshot.classes[name].resource, {})
+    if sum(served[node] for node in eligibility.nodes(snapshot, name)) < wanted:
+        return NODES
     if _is_waited_for(snapshot) and placement.free(snapshot.draft(), name) >= wanted:
         return TURNS
     return ROOM

@@ -22,10 +22,13 @@ from tests.builders import (
     a_claim,
     a_class,
     a_kubevirt,
+    a_namespace,
     a_node,
     a_quota,
+    a_settings,
     a_snapshot,
     a_vm,
+    a_vmi,
 )
 
 ROOM = {GPUClass, GPUNode, Node, GPUClaim, Pod, VMI}
@@ -49,7 +52,10 @@ OVER = refusals.OverBudget("k", 2, 1, 0, "tenant-a", True, 1)  # noqa: FBT003 --
         (refusals.NotEntitled("vgpu", "tenant-a"), {GPUClass, Namespace}),
         (refusals.NoNodeServes("h100", H100), {GPUClass, GPUNode, Node}),
         (refusals.NoNodeEligible("h100"), {GPUClass, GPUNode, Node}),
-        (refusals.NoFreeUnits("h100", 9, 8), ROOM),
+        pytest.param(
+            refusals.NoFreeUnits("h100", 9, 8), {GPUClass, GPUNode, Node}, id="more than all nodes"
+        ),
+        (refusals.NoFreeUnits("h100", 8, 7), ROOM),
         (refusals.NoNodeAccepts("h100", 8, 8, 4), ROOM),
         (OVER, BUDGET),
         (refusals.NoNodeForSet(2, (("h100", 9),)), TURNS),
@@ -65,7 +71,7 @@ def test_each_refusal_rests_on_these(refusal, wanted):
     ("refusal", "waits", "wanted"),
     [
         (refusals.NoFreeUnits("h100", 3, 2), a_claim(count=1), TURNS),
-        (refusals.NoFreeUnits("h100", 4, 2), a_claim(count=1), ROOM),
+        (refusals.NoFreeUnits("h100", 3, 1), [a_claim(count=1), a_claim("b", on="n1")], ROOM),
         (refusals.NoFreeUnits("h100", 3, 2), a_claim(count=1, lost="n1"), TURNS),
         (refusals.NoNodeAccepts("h100", 3, 3, 2), a_claim(count=1), TURNS),
         (refusals.NoNodeAccepts("h100", 3, 3, 2), a_claim(count=1, on="n1"), ROOM),
@@ -73,7 +79,11 @@ def test_each_refusal_rests_on_these(refusal, wanted):
     ids=["free without it", "too few without it", "a Lost one", "of one node", "nothing waits"],
 )
 def test_what_waits_matters_where_there_would_be_room_without_it(refusal, waits, wanted):
-    snapshot = a_snapshot(classes=[a_class()], nodes=[a_node(units=3)], claims=[waits])
+    snapshot = a_snapshot(
+        classes=[a_class()],
+        nodes=[a_node(units=3)],
+        claims=waits if isinstance(waits, list) else [waits],
+    )
     assert premises.of(refusal, snapshot) == wanted
 
 
@@ -103,14 +113,33 @@ def worlds(draw: st.DrawFn) -> strategies.Objects:
     }
 
 
+PLENTY = {
+    "classes": [
+        a_class(name, resource=resource) for name, resource in strategies.RESOURCES.items()
+    ],
+    "nodes": [a_node("n1", units=99, also={L40: 99, "nvidia.com/GRID": 99})],
+    "namespaces": [a_namespace(tenant, entitled=True) for tenant in strategies.TENANTS],
+    "settings": a_settings(),
+    **dict.fromkeys(
+        ("claims", "inventory", "pods", "vmis", "vms", "releases", "quotas", "kubevirts"), ()
+    ),
+}
+"""A world in which nothing is refused but for what somebody asks for."""
+USED = [
+    a_vmi(name, tenant=tenant, active=dict.fromkeys(["p0", "p1", "p2", "p3"], "n1"))
+    for name, tenant in zip(strategies.VMS, strategies.TENANTS[1:3], strict=True)
+]
+"""Every pod is a VM's, whose claims account for it."""
+
+
 @st.composite
 def elsewhere(draw: st.DrawFn) -> dict[str, object]:
-    """Kinds as they are in another world, or as if there were none of them; all others stay."""
+    """All kinds as they are where there is plenty, or some as they are in any other world."""
+    if draw(st.booleans()):
+        return {**PLENTY, "vmis": draw(st.sampled_from([[], USED]))}
     other = draw(worlds())
     names = draw(st.sets(st.sampled_from(sorted(other)), min_size=1))
-    return {
-        name: [] if name != "settings" and draw(st.booleans()) else other[name] for name in names
-    }
+    return {name: other[name] for name in names}
 
 
 def but_for(rests_on, objects, others):
