@@ -1,0 +1,119 @@
+"""An API server in memory with claims and VMIs, and the VMI webhook before it."""
+
+import base64
+import itertools
+import json
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from gpu import keys
+from gpu.admission.attach import Starts
+from gpu.config import Config
+from gpu.objects import claims, kinds, kubevirt
+from gpu.objects.kinds import Kind
+from tests import builders
+from tests.admission import starts
+from tests.fakes.cluster import FakeCluster
+
+Json = dict[str, Any]
+CONFIG = Config()
+
+
+@dataclass
+class FixedClock:
+    """Seconds after START."""
+
+    at: float = 0.0
+
+    def now(self) -> Any:
+        return builders.START + timedelta(seconds=self.at)
+
+    def monotonic(self) -> float:
+        return self.at
+
+
+@dataclass
+class Site:
+    """`stale`: claims as the cache has them, where it lags behind the cluster."""
+
+    api: FakeCluster = field(default_factory=FakeCluster)
+    clock: FixedClock = field(default_factory=FixedClock)
+    stale: dict[str, Json] = field(default_factory=dict)
+    stale_vmis: list[Json] | None = None
+    seconds: float = 2.0
+    _ids: Any = field(default_factory=itertools.count)
+
+    def claim(self, name: str = "c", **more: Any) -> None:
+        raw = builders.raw_claim(name, **{"on": "n1", **more})
+        self.api.put(kinds.GPU_CLAIMS, raw)
+
+    def vmi(self, name: str = "vm", **more: Any) -> Json:
+        raw = builders.raw_vmi(name, **more)
+        if more.get("deleting"):
+            raw["metadata"]["finalizers"] = ["keeps"]
+        return self.api.put(kinds.VMIS, raw)
+
+    def raw(self, kind: Kind) -> list[Json]:
+        found = self.api._objects.get(kind, {})  # noqa: SLF001 -- all of it, past any call
+        return [body for _, body in sorted(found.items())]
+
+    def attached(self, name: str = "c") -> Json | None:
+        (found,) = [it for it in self.raw(kinds.GPU_CLAIMS) if it["metadata"]["name"] == name]
+        return dict(found.get("status") or {}).get("attachedTo")
+
+    def world(self) -> Any:
+        seen = [self.stale.get(it["metadata"]["name"], it) for it in self.raw(kinds.GPU_CLAIMS)]
+        vmis = self.raw(kinds.VMIS) if self.stale_vmis is None else self.stale_vmis
+        return builders.a_world(
+            classes=[builders.a_class()],
+            claims=[claims.decode(it) for it in seen],
+            vmis=[kubevirt.decode_vmi(it) for it in vmis],
+        )
+
+    async def ask(self, question: Any, *, rests_on: Any = None) -> Any:
+        answer = question(self.world())
+        if rests_on is not None and rests_on(answer):  # a denial: of caches that have caught up
+            self.stale.clear()
+            self.stale_vmis = None
+            answer = question(self.world())
+        return answer
+
+    def webhook(self) -> Starts:
+        return Starts(
+            ask=self.ask,
+            writer=self.api,
+            clock=self.clock,
+            config=CONFIG,
+            seconds=self.seconds,
+            new_id=lambda: f"id-{next(self._ids)}",
+        )
+
+    async def start(self, name: str = "vm", *names: str, dry_run: bool = False) -> Json:
+        """Put the CREATE of a VMI that names claims to the webhook; return the response."""
+        body = starts.a_vmi(name, gpus=[starts.claim(it) for it in names or ("c",)])
+        return dict(await self.webhook()(starts.request(body, dryRun=dry_run)))
+
+    async def create(self, name: str = "vm", *names: str) -> Json:
+        """Create a VMI as kube-apiserver does: admitted, then stored if the name is free."""
+        body = starts.a_vmi(name, gpus=[starts.claim(it) for it in names or ("c",)])
+        response = dict(await self.webhook()(starts.request(body)))
+        if response["allowed"]:
+            made = starts.answered(body, response)
+            await self.api.create(kinds.VMIS, made)
+        return response
+
+
+def codes(response: Json) -> list[str]:
+    """Causes of a denial."""
+    assert not response["allowed"], response
+    return [cause["reason"] for cause in response["status"].get("details", {}).get("causes", [])]
+
+
+def ids(response: Json) -> dict[str, str]:
+    """What a VMI that was admitted carries: claim to id."""
+    assert response["allowed"], response
+    operations = json.loads(base64.b64decode(response["patch"]))
+    (marks,) = [it["value"] for it in operations if it["path"] == "/metadata/annotations"]
+    record = json.loads(marks[keys.RESOLVED_CLAIMS_ANNOTATION])
+    return {it["claim"]: it["admission"] for it in record if "claim" in it}
