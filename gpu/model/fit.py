@@ -1,0 +1,386 @@
+"""Fit: may a pod run on a node, units of GPUs apart: asked before a pin, which cannot be undone.
+
+The rules are kube-scheduler's filters: cordon, taints, nodeSelector, node affinity, amounts, required
+pod (anti-)affinity both ways, and the reach of volumes that are bound. Not asked: host ports, limits
+of volumes per node, whether an unbound volume will reach the node, and topology spread, which a pin
+leaves only one node to spread over.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from gpu.model import eligibility, matching, pod_units
+from gpu.model.matching import Labels
+from gpu.model.misfits import Cause, Misfit
+from gpu.model.pod_units import PodId
+from gpu.objects.classes import Toleration
+from gpu.objects.meta import ObjectKey
+from gpu.objects.nodes import Node, Taint
+from gpu.objects.pod_needs import NodeTerm, PodTerm
+from gpu.objects.pods import Pod
+from gpu.objects.tenants import Namespace
+from gpu.objects.volumes import Claim, Volume
+from gpu.units import NodeName
+
+_PODS: Final = "pods"
+_CORDON: Final = Taint(key=eligibility.CORDON_TAINT, effect="NoSchedule")
+_ZONES: Final = (
+    "failure-domain.beta.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region",
+    "topology.kubernetes.io/zone",
+    "topology.kubernetes.io/region",
+)
+"""Labels of a volume that bind it to a place of nodes."""
+Places = frozenset[tuple[str, str]]
+"""Labels of nodes by name and value: those that have one are one place."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Facts:
+    """What pods and volumes say of nodes at one instant, and what is pinned since; of one pass."""
+
+    nodes: Mapping[NodeName, Node]
+    namespaces: Mapping[str, Labels]
+    volume_claims: Mapping[ObjectKey, Claim]
+    volumes: Mapping[str, Volume]
+    elsewhere: frozenset[str]
+    """Amounts that are counted elsewhere: units of GPUs, by the ledger."""
+    edits: int = 0
+    """Counts pins; what was found out before one is not true any more."""
+    _on: dict[NodeName, dict[PodId, Pod]] = field(default_factory=dict)
+    _in: dict[str, dict[PodId, tuple[Pod, NodeName]]] = field(default_factory=dict)
+    """The same by namespace."""
+    _wary: dict[PodId, tuple[Pod, NodeName]] = field(default_factory=dict)
+    """Those with an anti-affinity."""
+    _used: dict[NodeName, dict[str, int]] = field(default_factory=dict)
+
+    def pin(self, pod: Pod, node: NodeName) -> None:
+        """Have a pod count on a node from now on, as one that was let through a moment ago."""
+        self._put(pod, node)
+        self._used.pop(node, None)
+        self.edits += 1
+
+    def unpin(self, pod: Pod, node: NodeName) -> None:
+        """Undo a pin."""
+        key = pod_units.id_of(pod)
+        self._on.get(node, {}).pop(key, None)
+        self._in.get(pod.meta.namespace, {}).pop(key, None)
+        self._wary.pop(key, None)
+        self._used.pop(node, None)
+        self.edits += 1
+
+    def on(self, node: NodeName) -> Mapping[PodId, Pod]:
+        """Return the live pods on a node, and those pinned to it."""
+        return self._on.get(node, {})
+
+    def near(self, terms: tuple[PodTerm, ...], own: str) -> Iterator[tuple[Pod, NodeName]]:
+        """Yield the live pods that have a node, of the namespaces that terms may be about."""
+        names = {name for term in terms for name in (term.namespaces or (own,))}
+        if any(term.namespace_selector is not None for term in terms):
+            names = set(self._in)
+        for name in names:
+            yield from self._in.get(name, {}).values()
+
+    def node_of(self, pod: Pod) -> NodeName | None:
+        """Return where a pod counts, if it does."""
+        found = self._in.get(pod.meta.namespace, {}).get(pod_units.id_of(pod))
+        return found[1] if found else None
+
+    def wary(self) -> Iterable[tuple[Pod, NodeName]]:
+        """Return those that must not be beside some others."""
+        return self._wary.values()
+
+    def used(self, node: NodeName) -> Mapping[str, int]:
+        """Return what the pods of a node ask for together, their number too."""
+        found = self._used.get(node)
+        if found is None:
+            pods = self.on(node)
+            found = {_PODS: len(pods)}
+            for pod in pods.values():
+                for name, amount in pod.needs.amounts.items():
+                    found[name] = found.get(name, 0) + amount
+            self._used[node] = found
+        return found
+
+    def _put(self, pod: Pod, node: NodeName) -> None:
+        key = pod_units.id_of(pod)
+        self._on.setdefault(node, {})[key] = pod
+        self._in.setdefault(pod.meta.namespace, {})[key] = (pod, node)
+        if pod.needs.anti_affinity:
+            self._wary[key] = (pod, node)
+
+
+def facts(
+    *,
+    nodes: Mapping[NodeName, Node],
+    pods: Iterable[Pod],
+    namespaces: Iterable[Namespace] = (),
+    volume_claims: Iterable[Claim] = (),
+    volumes: Iterable[Volume] = (),
+    elsewhere: Iterable[str] = (),
+) -> Facts:
+    """Look at one instant. A pod that is not bound counts where the leader has pinned it.
+
+    A pin of somebody else does not: anybody may name a node in a pod that never runs.
+    """
+    made = Facts(
+        nodes=nodes,
+        namespaces={item.meta.name: item.meta.labels for item in namespaces},
+        volume_claims={item.meta.key: item for item in volume_claims},
+        volumes={item.meta.name: item for item in volumes},
+        elsewhere=frozenset(elsewhere),
+    )
+    for pod in pods:
+        place = pod.node or (pod.pinned if pod.term is not None and not pod.gates else None)
+        if place is not None and pod.live:
+            made._put(pod, place)  # noqa: SLF001 -- the other half of one thing
+    return made
+
+
+@dataclass(slots=True, eq=False)
+class Asked:
+    """A pod that is asked about, with the tolerations it has or will have; keeps what is node-free."""
+
+    pod: Pod
+    tolerations: tuple[Toleration, ...]
+    _found: "tuple[Facts, int, _Found] | None" = None
+
+    def found(self, seen: Facts) -> "_Found":
+        """Return what does not depend on the node, found out once for each state of the facts."""
+        known = self._found
+        if known is None or known[0] is not seen or known[1] != seen.edits:
+            known = self._found = (seen, seen.edits, _look(self.pod, seen))
+        return known[2]
+
+
+def asked(pod: Pod, tolerations: Iterable[Toleration] = ()) -> Asked:
+    """Ask about a pod; `tolerations` are those of its classes, beside its own."""
+    return Asked(pod, tuple(dict.fromkeys((*pod.needs.tolerations, *tolerations))))
+
+
+def why_not(needs: Asked, node: Node, facts: Facts) -> Misfit | None:
+    """Return the first thing that keeps a pod from a node, or None when kube-scheduler would take it.
+
+    Readiness is told by taints, as for the scheduler. The pod itself, if it is there, does not count.
+    """
+    found = needs.found(facts)
+    return (
+        _of_taints(needs, node)
+        or _of_labels(needs, node)
+        or found.missing
+        or _of_volumes(found, node)
+        or _of_amounts(found, node, facts)
+        or _of_pods(found, node)
+    )
+
+
+def nodes_refused(needs: Asked, facts: Facts, names: Iterable[NodeName]) -> dict[NodeName, Misfit]:
+    """Return those of the nodes that do not take a pod, and why."""
+    refused: dict[NodeName, Misfit] = {}
+    for name in names:
+        node = facts.nodes.get(name)
+        misfit = Misfit(cause=Cause.GONE) if node is None else why_not(needs, node, facts)
+        if misfit is not None:
+            refused[name] = misfit
+    return refused
+
+
+# What does not depend on the node.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    amounts: tuple[tuple[str, int], ...]
+    """What it asks for, its place among the pods first."""
+    stands: NodeName | None
+    """Where it counts already."""
+    missing: Misfit | None
+    reach: tuple[tuple[str, Volume], ...]
+    """Volumes that not every node reaches, with the claim's name."""
+    near: tuple[str, ...]
+    """Labels of nodes that each term of its affinity is seen."""
+    beside: Places
+    """Where there are pods that it has to be beside."""
+    is_first: bool
+    """No pod matches its affinity but itself: it may be the first of its kind."""
+    apart: Places
+    """Where there are pods that it must not be beside."""
+    kept_out: Places
+    """Where there are pods that must not be beside it."""
+
+
+def _look(pod: Pod, seen: Facts) -> _Found:
+    missing, reach = _volumes(pod, seen)
+    needs = pod.needs
+    beside = _beside(pod, seen)
+    return _Found(
+        amounts=(
+            (_PODS, 1),
+            *(
+                (name, amount)
+                for name, amount in needs.amounts.items()
+                if amount and name not in seen.elsewhere
+            ),
+        ),
+        stands=seen.node_of(pod),
+        missing=missing,
+        reach=reach,
+        near=tuple(term.topology for term in needs.affinity),
+        beside=beside,
+        is_first=not beside and all(_is_about(term, pod, pod, seen) for term in needs.affinity),
+        apart=_apart(pod, seen),
+        kept_out=_kept_out(pod, seen),
+    )
+
+
+def _volumes(pod: Pod, seen: Facts) -> tuple[Misfit | None, tuple[tuple[str, Volume], ...]]:
+    reach: list[tuple[str, Volume]] = []
+    for name in pod.volumes:
+        claim = seen.volume_claims.get(ObjectKey(pod.meta.namespace, name))
+        if claim is None or claim.meta.deleting:
+            return Misfit(cause=Cause.VOLUME_MISSING, what=name), ()
+        if not claim.volume:
+            continue
+        volume = seen.volumes.get(claim.volume)
+        if volume is None:
+            return Misfit(cause=Cause.VOLUME_MISSING, what=name), ()
+        if volume.terms is not None or any(key in volume.meta.labels for key in _ZONES):
+            reach.append((name, volume))
+    return None, tuple(reach)
+
+
+def _is_about(term: PodTerm, pod: Pod, other: Pod, seen: Facts) -> bool:
+    """Say whether a term of one pod is about another."""
+    namespace = other.meta.namespace
+    labels = seen.namespaces.get(namespace, {})
+    return matching.pod_matches(term, pod.meta.namespace, namespace, other.meta.labels, labels)
+
+
+def _place(term: PodTerm, node: NodeName, seen: Facts) -> Iterator[tuple[str, str]]:
+    """Yield the place a node is in for a term, if it is in one."""
+    found = seen.nodes.get(node)
+    if found is not None and term.topology in found.meta.labels:
+        yield term.topology, found.meta.labels[term.topology]
+
+
+def _beside(pod: Pod, seen: Facts) -> Places:
+    """Return where pods are that all terms of its affinity are about: one pod has to meet all."""
+    terms = pod.needs.affinity
+    if not terms:
+        return frozenset()
+    return frozenset(
+        place
+        for other, node in seen.near(terms, pod.meta.namespace)
+        if not _is_same(other, pod) and all(_is_about(term, pod, other, seen) for term in terms)
+        for term in terms
+        for place in _place(term, node, seen)
+    )
+
+
+def _apart(pod: Pod, seen: Facts) -> Places:
+    terms = pod.needs.anti_affinity
+    if not terms:
+        return frozenset()
+    return frozenset(
+        place
+        for other, node in seen.near(terms, pod.meta.namespace)
+        if not _is_same(other, pod)
+        for term in terms
+        if _is_about(term, pod, other, seen)
+        for place in _place(term, node, seen)
+    )
+
+
+def _kept_out(pod: Pod, seen: Facts) -> Places:
+    return frozenset(
+        place
+        for other, node in seen.wary()
+        if not _is_same(other, pod)
+        for term in other.needs.anti_affinity
+        if _is_about(term, other, pod, seen)
+        for place in _place(term, node, seen)
+    )
+
+
+def _is_same(one: Pod, other: Pod) -> bool:
+    return pod_units.id_of(one) == pod_units.id_of(other)
+
+
+# What depends on it.
+
+
+def _of_taints(needs: Asked, node: Node) -> Misfit | None:
+    if not node.taints and not node.cordoned:
+        return None
+    if node.cordoned and not _tolerated(needs, _CORDON):
+        return Misfit(cause=Cause.CORDONED)
+    for taint in node.taints:
+        if taint.effect in {"NoSchedule", "NoExecute"} and not _tolerated(needs, taint):
+            return Misfit(cause=Cause.TAINTED, what=taint.key)
+    return None
+
+
+def _tolerated(needs: Asked, taint: Taint) -> bool:
+    return any(eligibility.tolerates(item, taint) for item in needs.tolerations)
+
+
+def _of_labels(needs: Asked, node: Node) -> Misfit | None:
+    labels = node.meta.labels
+    asks = needs.pod.needs
+    for key, value in asks.selector.items():
+        if labels.get(key) != value:
+            return Misfit(cause=Cause.SELECTOR, what=key)
+    if asks.node_terms is not None and not matching.node_matches(
+        asks.node_terms, labels, node.name
+    ):
+        return Misfit(cause=Cause.NODE_AFFINITY)
+    return None
+
+
+def _of_volumes(found: _Found, node: Node) -> Misfit | None:
+    for name, volume in found.reach:
+        if not _reaches(volume.terms, node.meta.labels) or not _in_zone(volume, node.meta.labels):
+            return Misfit(cause=Cause.VOLUME_ELSEWHERE, what=name)
+    return None
+
+
+def _reaches(terms: tuple[NodeTerm, ...] | None, labels: Labels) -> bool:
+    # kube-scheduler asks with the node's labels alone: a field of the node matches nothing.
+    return terms is None or matching.node_matches(terms, labels, "")
+
+
+def _in_zone(volume: Volume, labels: Labels) -> bool:
+    """Compare zone and region by label; a node that has none of these labels is nowhere in particular."""
+    if not any(key in labels for key in _ZONES):
+        return True
+    return all(
+        labels.get(key) in volume.meta.labels[key].split("__")
+        for key in _ZONES
+        if key in volume.meta.labels
+    )
+
+
+def _of_amounts(found: _Found, node: Node, facts: Facts) -> Misfit | None:
+    used = facts.used(node.name)
+    is_there = found.stands == node.name
+    for name, amount in found.amounts:
+        free = node.amounts.get(name, 0) - used.get(name, 0) + (amount if is_there else 0)
+        if amount > free:
+            return Misfit(cause=Cause.AMOUNT, what=name, wanted=amount, free=max(free, 0))
+    return None
+
+
+def _of_pods(found: _Found, node: Node) -> Misfit | None:
+    labels = node.meta.labels
+    if not (found.kept_out or found.near or found.apart):
+        return None
+    if any(labels.get(key) == value for key, value in found.kept_out):
+        return Misfit(cause=Cause.KEPT_APART)
+    if any(key not in labels for key in found.near):
+        return Misfit(cause=Cause.POD_AFFINITY)
+    if not found.is_first and any((key, labels[key]) not in found.beside for key in found.near):
+        return Misfit(cause=Cause.POD_AFFINITY)
+    if any(labels.get(key) == value for key, value in found.apart):
+        return Misfit(cause=Cause.POD_ANTI_AFFINITY)
+    return None
