@@ -1,10 +1,10 @@
-"""charts/gpu-quota: the template and its twin in the model make the same of every input."""
+"""charts/gpu-quota: the template and its twin in Python make the same of every input."""
 
 import random
 
 import pytest
 
-from gpu.model import rendering
+from tests.charts import quota_twin
 from tests.charts.libraries import Library
 from tests.charts.quota_rows import L40S, ROWS, Row
 from tests.charts.rendering import Chart
@@ -22,17 +22,17 @@ def rendered(library: Library):
     return library.render(ROWS)
 
 
-def modelled(row: Row):
+def twin(row: Row):
     named = {
         name.removesuffix("-allocation-ratio").replace("-", "_"): float(ratio)
         for name, ratio in row.cluster.items()
     }
-    return rendering.hard(row.quotas, frozenset(row.gpus), ratios=rendering.Ratios(**named))
+    return quota_twin.hard(row.quotas, frozenset(row.gpus), ratios=quota_twin.Ratios(**named))
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_the_template_renders_what_the_model_says(rendered, name: str):
-    assert rendered[name] == modelled(ROWS[name])
+def test_the_template_renders_what_its_twin_says(rendered, name: str):
+    assert rendered[name] == twin(ROWS[name])
 
 
 def amount(dice: random.Random) -> str:
@@ -48,7 +48,7 @@ def amount(dice: random.Random) -> str:
 def test_amounts_at_random_come_out_the_same(library: Library, seed: int):
     dice = random.Random(f"amounts {seed}")
     rows = {text: Row({L40S: text}, (L40S,)) for text in (amount(dice) for _ in range(400))}
-    assert library.render(rows) == {text: modelled(row) for text, row in rows.items()}
+    assert library.render(rows) == {text: twin(row) for text, row in rows.items()}
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from devcluster import chart
 from devcluster.errors import CommandError
 from gpu import keys
 from gpu.cluster import errors
-from gpu.model import rendering
 from gpu.objects import kinds, tenants
+from tests.charts import quota_twin
 from tests.charts.libraries import EXAMPLE
 from tests.charts.quota_rows import FORMS
 from tests.real import site as sites
@@ -113,7 +113,7 @@ async def test_the_api_server_takes_every_form_of_an_amount_and_stores_its_units
     quotas = {f"example.com/form-{number}": text for number, text in enumerate(texts)}
     args = ("--skip-schema-validation",)
     hard = await rendered(site, quotas, *args, resourceNames=list(quotas), lookup=False)
-    declared = rendering.hard(quotas, set(quotas))
+    declared = quota_twin.hard(quotas, set(quotas))
     read = tenants.declared({key.removeprefix("requests."): hard[key] for key in declared})
     assert read.unreadable == {}
     assert {f"requests.{key}": str(int(units)) for key, units in read.units.items()} == declared

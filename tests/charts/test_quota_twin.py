@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from gpu import keys
 from gpu.errors import DecodeError
-from gpu.model import rendering
 from gpu.objects import tenants
 from gpu.units import ResourceName
+from tests.charts import quota_twin
 from tests.model import host_quotas
 
 L40S = ResourceName("nvidia.com/AD102GL_L40S")
@@ -40,11 +40,11 @@ HOST = {
 
 def test_of_what_the_host_renders_only_the_dead_gpu_keys_go():
     gone = {f"limits.{L40S}", "limits.gpu.cozystack.io/gold", "requests.gpu.cozystack.io/gold"}
-    assert rendering.hard(ASKED, {L40S}) == {k: v for k, v in HOST.items() if k not in gone}
+    assert quota_twin.hard(ASKED, {L40S}) == {k: v for k, v in HOST.items() if k not in gone}
 
 
 def test_a_name_that_becomes_a_gpu_loses_its_limit_and_nothing_else():
-    before, after = rendering.hard(ASKED, ()), rendering.hard(ASKED, {L40S})
+    before, after = quota_twin.hard(ASKED, ()), quota_twin.hard(ASKED, {L40S})
     assert before.items() - after.items() == {(f"limits.{L40S}", "4")}
     assert after.items() - before.items() == set()
 
@@ -53,7 +53,7 @@ def test_a_name_that_becomes_a_gpu_loses_its_limit_and_nothing_else():
 def test_amounts_come_out_as_the_host_writes_them(row):
     amount, limit, *requests = row
     scaled = ("cpu", "memory", "ephemeral-storage")
-    assert rendering.hard(dict.fromkeys((*scaled, "storage", "pods", "foo"), amount), ()) == {
+    assert quota_twin.hard(dict.fromkeys((*scaled, "storage", "pods", "foo"), amount), ()) == {
         **{f"limits.{key}": limit for key in scaled},
         **{f"requests.{key}": request for key, request in zip(scaled, requests, strict=True)},
         "requests.storage": amount,
@@ -65,13 +65,13 @@ def test_amounts_come_out_as_the_host_writes_them(row):
 
 @pytest.mark.parametrize("key", host_quotas.KEYS)
 def test_keys_that_are_none_of_a_gpu_become_what_the_host_makes_of_them(key):
-    assert tuple(sorted(rendering.hard({key: "4"}, {L40S}))) == host_quotas.KEYS[key]
+    assert tuple(sorted(quota_twin.hard({key: "4"}, {L40S}))) == host_quotas.KEYS[key]
 
 
 @pytest.mark.parametrize("key", ["limits", "requests"])
 def test_nested_quotas_are_refused_by_their_key(key):
     with pytest.raises(DecodeError) as caught:
-        rendering.hard({"cpu": "1", key: {"cpu": "1"}}, ())
+        quota_twin.hard({"cpu": "1", key: {"cpu": "1"}}, ())
     assert caught.value.path == f"resourceQuotas[{key}]"
 
 
@@ -88,7 +88,7 @@ def test_nested_quotas_are_refused_by_their_key(key):
 )
 def test_requests_are_limits_by_the_ratio(ratios, requests):
     quotas = {"cpu": "7", "memory": "1Gi", "ephemeral-storage": "1Gi"}
-    found = rendering.hard(quotas, (), ratios=rendering.Ratios(**ratios))
+    found = quota_twin.hard(quotas, (), ratios=quota_twin.Ratios(**ratios))
     assert found == {
         **{f"limits.{key}": value for key, value in quotas.items()},
         **{f"requests.{key}": value for key, value in zip(quotas, requests, strict=True)},
@@ -111,7 +111,7 @@ def test_requests_are_limits_by_the_ratio(ratios, requests):
     ids=repr,
 )
 def test_numbers_are_written_as_go_writes_them(value, text):
-    assert rendering.hard({"cpu": value}, ())["limits.cpu"] == text
+    assert quota_twin.hard({"cpu": value}, ())["limits.cpu"] == text
 
 
 NAMES = st.sampled_from([L40S, H100, "example.com/fpga", "cpu", "pods", "gpu.cozystack.io/gold"])
@@ -135,7 +135,7 @@ def read_back(hard: dict[str, object]) -> tenants.Declared:
 @given(quotas=st.dictionaries(NAMES, VALUES), gpus=st.frozensets(st.sampled_from([L40S, H100])))
 def test_what_is_rendered_of_gpus_reads_back_as_what_was_declared(quotas, gpus):
     declared = tenants.declared(quotas).units
-    found = read_back(rendering.hard(quotas, gpus))
+    found = read_back(quota_twin.hard(quotas, gpus))
     assert found.unreadable.keys().isdisjoint(gpus)
     assert {key: units for key, units in found.units.items() if key in gpus} == {
         key: units for key, units in declared.items() if key in gpus
@@ -144,12 +144,12 @@ def test_what_is_rendered_of_gpus_reads_back_as_what_was_declared(quotas, gpus):
 
 @given(quotas=st.dictionaries(NAMES, VALUES), gpus=st.frozensets(st.sampled_from([L40S, H100])))
 def test_no_gpu_has_a_limit_and_no_budget_has_a_key(quotas, gpus):
-    hard = rendering.hard(quotas, gpus)
+    hard = quota_twin.hard(quotas, gpus)
     assert not {f"limits.{name}" for name in gpus} & hard.keys()
     assert not [key for key in hard if keys.QUOTA_PREFIX in key]
 
 
 def test_budgets_are_not_in_the_resource_quota():
     declared = {"gpu.cozystack.io/gold": 4, "gpu.cozystack.io/total": 8}
-    assert rendering.hard(declared, {L40S}) == {}
+    assert quota_twin.hard(declared, {L40S}) == {}
     assert read_back({}).units == {}

@@ -1,7 +1,8 @@
 """What the tenant chart makes of `resourceQuotas`: the keys of the tenant's ResourceQuota (domain contract 8).
 
-The twin of `charts/gpu-quota`: tests run one table through both. Numbers come out as the host's own
-chart writes them (research/upstream 3.3), which is how Go prints a float.
+The twin of `charts/gpu-quota`, for tests alone: one table goes through both, and properties through
+this. Numbers come out as the host's own chart writes them (research/upstream 3.3), which is how Go
+prints a float.
 """
 
 import math
