@@ -59,6 +59,11 @@ def pytest_collection() -> Iterator[None]:
         gc.enable()
 
 
+@functools.cache
+def _is_real(path: Path) -> bool:
+    return REAL in path.parents
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     property_timeout = FULL_TIMEOUT if config.option.full else PROPERTY_TIMEOUT
     for item in items:
@@ -73,16 +78,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.timeout(property_timeout))
 
 
-@functools.cache
-def _is_real(path: Path) -> bool:
-    return REAL in path.parents
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """A call of ours that blocks the loop fails the unit test that makes it, or the fixture."""
     guard = item.config.stash[_GUARD]
-    if _is_real(item.path) or item.get_closest_marker("may_block") is not None:
+    if any(item.get_closest_marker(name) is not None for name in ("real", "may_block")):
         guard.deactivate()
     else:
         guard.activate()  # left so between unit tests: to put it on and off costs more than most of them
