@@ -73,7 +73,7 @@ fmt: $(READY) ## Format the code and mend what ruff can mend
 	@$(BIN)/ruff check --fix --exit-zero .
 
 .PHONY: unit
-unit: $(READY) ## Tests that need no control plane, on all cores, about a minute
+unit: $(READY) ## Tests that need no control plane, on all cores, under a minute
 	@$(BIN)/pytest -n auto -m "not real and not long" --ignore=tests/real $(T)
 
 .PHONY: test
@@ -81,7 +81,7 @@ test: build-binaries ## All tests, on a real control plane where they want one
 	@$(BIN)/pytest $(T)
 
 .PHONY: full
-full: build-binaries ## All tests, sampled ones whole: half an hour on two cores, and the real part
+full: build-binaries ## All tests, sampled ones whole (docs/testing.md)
 	@$(BIN)/pytest --full -n auto --dist=worksteal -m "not real" --ignore=tests/real $(T) || [ $$? -eq $(NO_TESTS) ]
 	@$(BIN)/pytest --full -m real $(T) || [ $$? -eq $(NO_TESTS) ]
 
