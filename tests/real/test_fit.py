@@ -1,0 +1,183 @@
+"""Fit says of each row what the real kube-scheduler does with it: a pod pinned as the leader pins it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from devcluster.plane import ControlPlane
+from gpu.cluster import errors
+from gpu.cluster.client import Client
+from gpu.model import fit
+from gpu.objects import kinds, nodes, pods, tenants, volumes
+from gpu.objects.meta import ObjectKey
+from tests.model.fit_rows import ROWS, Row
+from tests.real import site as sites
+from tests.starting import REQUIRED
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
+
+Raw = dict[str, Any]
+BOUND = "pv.kubernetes.io/bind-completed"
+"""By which kube-scheduler knows that a claim is bound; the volume controller writes it."""
+AT_ONCE = 8
+STRATEGIC = "application/strategic-merge-patch+json"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def verdicts(fresh_plane: ControlPlane) -> AsyncIterator[dict[str, tuple[bool, bool]]]:
+    """By row: does the scheduler place its pod, and do we say that it fits?"""
+    limit = asyncio.Semaphore(AT_ONCE)
+    async with fresh_plane.admin() as api:
+
+        async def judged(row: Row) -> tuple[str, tuple[bool, bool]]:
+            async with limit:
+                return row.id, await verdict(api, row)
+
+        async with asyncio.TaskGroup() as tasks:
+            found = [tasks.create_task(judged(row)) for row in ROWS]
+        yield dict(task.result() for task in found)
+
+
+async def verdict(api: Client, row: Row) -> tuple[bool, bool]:
+    objects = row.objects(row.id)
+    target = objects["nodes"][0]["metadata"]["name"]
+    asked = pinned(objects["asked"], target)
+    await stored(api, objects)
+    about = await facts(api, objects)
+    key = await run(api, asked)
+    pod = pods.decode(await sites.until(lambda: judged_pod(api, key), 30, f"{row.id} judged"))
+    ours = fit.why_not(fit.asked(pod), about.nodes[target], about)
+    return pod.node is not None, ours is None
+
+
+async def judged_pod(api: Client, key: ObjectKey) -> Raw | None:
+    """Return the pod once it is bound or said to fit nowhere."""
+    raw = await api.get(kinds.PODS, key.name, key.namespace)
+    scheduled = pods.decode(raw).scheduled
+    is_judged = scheduled is not None and (
+        scheduled.status == "True" or scheduled.reason == "Unschedulable"
+    )
+    return raw if is_judged else None
+
+
+def pinned(asked: Raw, node: str) -> Raw:
+    """Append the node to every term, as a pin does; make a term where there is none."""
+    affinity = asked["spec"]["affinity"].setdefault("nodeAffinity", {}).setdefault(REQUIRED, {})
+    terms = affinity.setdefault("nodeSelectorTerms", [{}])
+    field = {"key": "metadata.name", "operator": "In", "values": [node]}
+    for term in terms:
+        term["matchFields"] = [field]
+    return asked
+
+
+# Objects as a cluster takes them.
+
+
+async def stored(api: Client, objects: dict[str, list[Raw]]) -> None:
+    for raw in objects["namespaces"]:
+        await api.create(kinds.NAMESPACES, fresh(raw))
+        account = ObjectKey(raw["metadata"]["name"], "default")
+        await sites.until(lambda: has_account(api, account), 20, f"{account}")  # noqa: B023 -- awaited here
+    for raw in objects["nodes"]:
+        made = fresh(raw)
+        taints = made["spec"].pop("taints", None)
+        cordoned = made["spec"].pop("unschedulable", None)
+        made["status"]["capacity"] = made["status"]["allocatable"]
+        await api.create(kinds.NODES, made)
+        # Admission gives every new node a not-ready taint, whatever its conditions say.
+        spec = {"taints": taints, "unschedulable": cordoned}
+        await api.patch(kinds.NODES, raw["metadata"]["name"], {"spec": spec})
+    for raw in objects["volumes"]:
+        await api.create(kinds.VOLUMES, volume(raw))
+    for raw in objects["claims"]:
+        await api.create(kinds.VOLUME_CLAIMS, volume_claim(raw))
+    for raw in objects["pods"]:
+        key = await run(api, raw)
+        await api.patch(
+            kinds.PODS,
+            key.name,
+            {"status": {"phase": raw["status"]["phase"]}},
+            key.namespace,
+            subresource="status",
+            content_type=STRATEGIC,
+        )
+
+
+async def has_account(api: Client, key: ObjectKey) -> bool:
+    try:
+        await api.get(ACCOUNTS, key.name, key.namespace)
+    except errors.NotFound:
+        return False
+    return True
+
+
+ACCOUNTS = kinds.Kind("", "v1", "serviceaccounts", "ServiceAccount")
+
+
+async def run(api: Client, raw: Raw) -> ObjectKey:
+    made = fresh(raw)
+    for container in [*made["spec"]["containers"], *made["spec"].get("initContainers", [])]:
+        container |= {"image": "x"}
+    made["spec"]["automountServiceAccountToken"] = False
+    await api.create(kinds.PODS, made)
+    return ObjectKey(made["metadata"]["namespace"], made["metadata"]["name"])
+
+
+def fresh(raw: Raw) -> Raw:
+    meta = raw["metadata"]
+    kept = {key: meta[key] for key in ("name", "namespace", "labels", "annotations") if key in meta}
+    return {**raw, "metadata": kept}
+
+
+def volume(raw: Raw) -> Raw:
+    made = fresh(raw)
+    made["spec"] |= {
+        "capacity": {"storage": "1Gi"},
+        "accessModes": ["ReadWriteOnce"],
+        "csi": {"driver": "none.example.com", "volumeHandle": raw["metadata"]["name"]},
+        "storageClassName": "",
+    }
+    return made
+
+
+def volume_claim(raw: Raw) -> Raw:
+    made = fresh(raw)
+    made["metadata"]["annotations"] = {BOUND: "yes"}
+    made["spec"] |= {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Gi"}},
+        "storageClassName": "",
+    }
+    return made
+
+
+async def facts(api: Client, objects: dict[str, list[Raw]]) -> fit.Facts:
+    """Look at the row's objects as they are stored now."""
+
+    async def read(kind: kinds.Kind, part: str) -> list[Raw]:
+        return [
+            await api.get(kind, raw["metadata"]["name"], raw["metadata"].get("namespace"))
+            for raw in objects[part]
+        ]
+
+    found = [nodes.decode(raw) for raw in await read(kinds.NODES, "nodes")]
+    return fit.facts(
+        nodes={node.name: node for node in found},
+        pods=[pods.decode(raw) for raw in await read(kinds.PODS, "pods")],
+        namespaces=[
+            tenants.decode_namespace(raw) for raw in await read(kinds.NAMESPACES, "namespaces")
+        ],
+        volume_claims=[volumes.decode(raw) for raw in await read(kinds.VOLUME_CLAIMS, "claims")],
+        volumes=[volumes.decode_volume(raw) for raw in await read(kinds.VOLUMES, "volumes")],
+    )
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
+async def test_a_pod_that_is_let_through_to_a_node_is_run_there_and_no_other_would_be(
+    verdicts, row
+):
+    scheduler, ours = verdicts[row.id]
+    assert (scheduler, ours) == (row.cause is None, row.cause is None)
