@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol, TypeVar, cast
 from gpu import outrun, world
 from gpu.errors import DecodeError
 from gpu.model.snapshot import Snapshot
-from gpu.objects import binders, claims, classes, config_maps, nodes, workloads
+from gpu.objects import binders, claims, classes, config_maps, nodes, pods, workloads
 from gpu.objects.binders import GPUBinder
 from gpu.objects.claims import GPUClaim
 from gpu.objects.classes import GPUClass
@@ -28,6 +28,7 @@ from gpu.objects.kinds import (
     GPU_CLAIMS,
     GPU_CLASSES,
     GPU_NODES,
+    PODS,
     WORKLOAD_MONITORS,
     WORKLOADS,
     Kind,
@@ -71,12 +72,15 @@ _OWN: Final[Mapping[Kind, tuple[str, Callable[[Raw], HasMeta]]]] = {
     GPU_CLASSES: ("classes", classes.decode),
     GPU_CLAIMS: ("claims", claims.decode),
     GPU_NODES: ("inventory", nodes.decode_inventory),
+    PODS: ("pods", pods.decode),
     GPU_BINDERS: ("binders", binders.decode),
     CONFIG_MAPS: ("config_maps", config_maps.decode),
     WORKLOADS: ("workloads", workloads.decode),
     WORKLOAD_MONITORS: ("monitors", workloads.decode_monitor),
 }
 """Kinds the leader writes: the field of World they are in, and how an answer is read."""
+_OUTRUN: Final = frozenset({GPU_CLAIMS, PODS})
+"""Kinds whose writes give units out: one that got no answer must not be executed later."""
 
 
 _MANY: Final = 16
@@ -313,8 +317,8 @@ class FreshView:
 
     async def _reread(self, kind: Kind, key: ObjectKey, *, may_arrive: bool) -> None:
         try:
-            if may_arrive and kind == GPU_CLAIMS:
-                raw = await outrun.claim(self._writer, key)
+            if may_arrive and kind in _OUTRUN:
+                raw = await outrun.one(self._writer, kind, key)
             else:
                 raw = await self._writer.get(kind, key.name, key.namespace or None)
         except Exception as error:

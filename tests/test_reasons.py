@@ -11,7 +11,7 @@ from typing import get_args
 from gpu import keys
 from gpu.binder import budget_news, changes, conditions, news
 from gpu.binder.phases import status
-from gpu.model import budgets, invariants, refusals, signs
+from gpu.model import budgets, gate_reasons, invariants, refusals, signs
 from gpu.objects import claims, kinds
 from policies import standing
 
@@ -93,6 +93,18 @@ CONDITIONS = {
     "Waiting",
     "WriteRefused",
 }
+WAITS = {
+    "ClaimDeleting",
+    "ClaimInUse",
+    "ClaimMissing",
+    "ClaimNameTaken",
+    "ClaimPending",
+    "NoRoomForPod",
+    "PodFitsNowhere",
+    "RawNameDenied",
+}
+"""Why a launcher waits at the gate, beside the codes of refusals."""
+ALARMS = {"LauncherUnpinned"}
 LACKS = {"NodeSettling", "NodeUnknown", "PodNotEnded", "StartPending"}
 SIGNS = {"Ended", "NeverPlaced", "NodeLooked", "NodeOff", "NotHeld"}
 BOUND_REASONS = {"Gathered", "Migrated", "Moved", "Placed", "Rebound"}
@@ -110,6 +122,8 @@ EVENTS = {
     "GuestEnded",
     "UsageRecordDropped",
     "PlanRefused",
+    "Pinned",
+    "Ungated",
     "QuotaReadable",
     "QuotaUnreadable",
 }
@@ -120,6 +134,7 @@ RULES = {
     "WrongNode",
     "WrongClass",
     "WrongStep",
+    "PinAstray",
     "Blind",
 }
 CAUSES = {
@@ -198,6 +213,8 @@ def test_our_kinds_keep_their_names():
 
 def test_a_refusal_keeps_its_code():
     assert {refusal.reason for refusal in get_args(refusals.Refusal)} == REFUSALS
+    waits = {reason.reason for reason in get_args(gate_reasons.GateReason)}
+    assert waits - REFUSALS == WAITS
 
 
 def test_a_code_can_be_a_reason_of_a_condition():
@@ -207,6 +224,7 @@ def test_a_code_can_be_a_reason_of_a_condition():
 def test_reasons_of_a_placement_and_causes_of_a_loss_keep_their_names():
     assert {how.value for how in changes.How} == BOUND_REASONS
     assert {cause.value for cause in claims.Cause} == CAUSES
+    assert {alarm.value for alarm in claims.Alarm} == ALARMS
 
 
 def test_evidence_and_the_lack_of_it_keep_their_names():
@@ -262,6 +280,8 @@ def test_the_runbook_knows_every_code_condition_and_reason():
         *DERIVED_REASONS,
         *GATE_REASONS,
         *GATES,
+        *WAITS,
+        *ALARMS,
     }
     text = RUNBOOK.read_text(encoding="utf-8")
     assert sorted(name for name in said if f"`{name}`" not in text) == []

@@ -49,7 +49,9 @@ def claim_status(change: changes.ClaimStatus, version: str, term: int) -> Body:
             status["displaced"] = _displaced(after.displaced)
     elif not change.claim.has_status:
         status |= {"phase": after.phase.value, "term": term}
-    if isinstance(change, changes.Attach | changes.Detach):
+    if isinstance(change, changes.Attach | changes.Detach) or (
+        isinstance(change, changes.Place) and change.attachment is not None
+    ):
         status["attachedTo"] = claims.format_attachment(after.attached_to)
     return {"metadata": {"resourceVersion": version}, "status": status}
 

@@ -11,11 +11,12 @@ from typing import assert_never
 
 from gpu import keys
 from gpu.binder.confirms import Confirm
+from gpu.binder.start_changes import CreateClaim, ExplainGated, Pin
 from gpu.model.refusals import Refusal
 from gpu.model.signs import Missing
 from gpu.model.usage import Record
 from gpu.objects.binders import GPUBinder
-from gpu.objects.claims import Attachment, Cause, Displaced, GPUClaim
+from gpu.objects.claims import Alarm, Attachment, Cause, Displaced, GPUClaim
 from gpu.objects.classes import GPUClass
 from gpu.objects.kinds import (
     CONFIG_MAPS,
@@ -23,6 +24,7 @@ from gpu.objects.kinds import (
     GPU_CLAIMS,
     GPU_CLASSES,
     GPU_NODES,
+    PODS,
     VMIS,
     WORKLOAD_MONITORS,
     WORKLOADS,
@@ -92,6 +94,8 @@ class Place:
     how: How = How.PLACED
     displaced: Displaced | None = None
     """Of a move: what it left and why; None leaves what is stored."""
+    attachment: Attachment | None = None
+    """Of a start: the VMI that uses it from now on, and its launcher; None leaves what is stored."""
     confirm: tuple[Confirm, ...] = ()
 
 
@@ -137,7 +141,7 @@ class Degrade:
     """Say on a Bound claim that its node does not keep it well, or (cause None) that it does again."""
 
     claim: GPUClaim
-    cause: Cause | None
+    cause: Cause | Alarm | None
     words: str
     at: datetime
     set_id: SetId
@@ -269,12 +273,14 @@ class WriteMonitor:
 
 Placement = Place | Lose
 """Changes of phase or node: they carry the term, and the checker judges them."""
-ClaimStatus = Placement | Attach | Detach | Degrade | Explain | ExplainKept | ExplainRefused
+ClaimStatus = (
+    Placement | Attach | Detach | Degrade | Explain | ExplainGated | ExplainKept | ExplainRefused
+)
 """Writes of GPUClaim status: an unknown or contended one aborts the placing phases of a pass."""
 Finalizer = AddFinalizer | DropFinalizer
 Usage = WriteRecord | DropRecord | WriteMonitor
 Derived = ReportClass | ReportNode | WriteSettings | ReportBinder
-Change = Finalizer | ClaimStatus | EndGuest | DeleteClaim | Usage | Derived
+Change = Finalizer | ClaimStatus | CreateClaim | Pin | EndGuest | DeleteClaim | Usage | Derived
 
 SETTINGS_KEY = ObjectKey(keys.SETTINGS_NAMESPACE, keys.SETTINGS_NAME)
 
@@ -295,6 +301,8 @@ def target_of(change: Change) -> Target:
             return Target(change.kind, change.key, change.uid)
         case EndGuest():
             return Target(VMIS, change.vmi, change.uid)
+        case Pin():
+            return Target(PODS, change.pod.meta.key, change.pod.meta.uid)
         case WriteRecord() | DropRecord() | WriteMonitor():
             return _usage_target(change)
         case ReportClass() | ReportNode() | WriteSettings() | ReportBinder():
@@ -333,7 +341,7 @@ def _derived_target(change: Derived) -> Target:
 
 def set_of(change: Change) -> SetId:
     """Return the set a change belongs to; an object that is no claim is a set of its own."""
-    if isinstance(change, ClaimStatus | EndGuest | DeleteClaim):
+    if isinstance(change, ClaimStatus | CreateClaim | Pin | EndGuest | DeleteClaim):
         return change.set_id
     target = target_of(change)
     return object_set(target.kind, target.key)

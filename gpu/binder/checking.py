@@ -5,12 +5,15 @@ from dataclasses import dataclass, field
 
 from gpu.binder import results
 from gpu.binder.changes import Change, ClaimStatus, Placement
+from gpu.binder.start_changes import CreateClaim, Pin
 from gpu.model import invariants
 from gpu.model.ground import Ground
 from gpu.model.invariants import Violation
-from gpu.model.naive import Cluster
+from gpu.model.naive import Cluster, PodId
+from gpu.model.pinning import Pinned
 from gpu.objects.claims import GPUClaim
 from gpu.objects.meta import ObjectKey
+from gpu.units import NodeName
 from gpu.world import World
 
 _TOLD = 5
@@ -24,27 +27,40 @@ class Checker:
     world: World
     ground: Ground = field(default_factory=Ground)
     """The checker's own, carried from pass to pass."""
-    _written: list[ClaimStatus] = field(default_factory=list)
+    _written: list[ClaimStatus | CreateClaim] = field(default_factory=list)
     """Changes that were stored and are not in the cluster known yet."""
+    _pinned: dict[PodId, NodeName] = field(default_factory=dict)
+    """Launchers let through in this pass."""
     _changed: dict[ObjectKey, GPUClaim] = field(default_factory=dict)
     _cluster: Cluster | None = None
     _claims: dict[ObjectKey, GPUClaim] = field(default_factory=dict)
 
     def judge(self, wanted: Sequence[Change]) -> tuple[Violation, ...]:
         """Return what a plan breaks; a plan that places nothing costs nothing."""
-        if not any(isinstance(change, Placement) for change in wanted):
+        if not any(isinstance(change, Placement | CreateClaim | Pin) for change in wanted):
             return ()
-        planned = (results.after(change) for change in wanted if isinstance(change, ClaimStatus))
-        return invariants.judge(self._known(), planned)
+        planned = (
+            _after(change) for change in wanted if isinstance(change, ClaimStatus | CreateClaim)
+        )
+        pins = (
+            Pinned(vm=change.vmi, pod=change.pod.meta.uid, node=change.node)
+            for change in wanted
+            if isinstance(change, Pin)
+        )
+        return invariants.judge(self._known(), planned, pins)
 
     def stored(self, wanted: Iterable[Change]) -> None:
         """Take over what was written: the next plan of this pass is judged beside it."""
-        self._written += [change for change in wanted if isinstance(change, ClaimStatus)]
+        for change in wanted:
+            if isinstance(change, ClaimStatus | CreateClaim):
+                self._written.append(change)
+            elif isinstance(change, Pin) and change.node is not None:
+                self._pinned[change.pod.meta.namespace, change.pod.meta.uid] = change.node
 
     def _known(self) -> Cluster:
         cluster = self._cluster or self._look()
         for change in self._written:
-            claim = results.after(change)
+            claim = _after(change)
             self._changed[claim.key] = self._claims[claim.key] = claim
         self._written.clear()
         return cluster
@@ -79,8 +95,13 @@ class Checker:
             unreadable=world.unreadable_claims,
             ground=self.ground,
             changed=self._changed,
+            pinned=self._pinned,
         )
         return self._cluster
+
+
+def _after(change: ClaimStatus | CreateClaim) -> GPUClaim:
+    return change.claim if isinstance(change, CreateClaim) else results.after(change)
 
 
 def words(found: Sequence[Violation]) -> str:

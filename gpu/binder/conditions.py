@@ -15,7 +15,7 @@ from gpu.model.gate_reasons import GateReason, OfClaim, OfPod, PodFitsNowhere
 from gpu.model.refusals import Refusal
 from gpu.model.signs import Missing
 from gpu.objects import meta
-from gpu.objects.claims import Cause, Displaced, GPUClaim, Phase
+from gpu.objects.claims import Alarm, Cause, Displaced, GPUClaim, Phase
 from gpu.objects.meta import Condition
 from gpu.units import NodeName
 
@@ -77,7 +77,7 @@ def lost(
     return waiting(replace(claim, phase=Phase.LOST, conditions=shown), reasons, now)
 
 
-def degraded(claim: GPUClaim, cause: Cause | None, words: str, now: datetime) -> Story:
+def degraded(claim: GPUClaim, cause: Cause | Alarm | None, words: str, now: datetime) -> Story:
     """Return what a Bound claim says of a node that does not keep it well, or does again.
 
     Its lastTransitionTime is the clock of its cause, so it begins anew with another one.

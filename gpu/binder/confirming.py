@@ -10,10 +10,12 @@ from typing import Any, Final, assert_never
 from gpu.binder import changes, confirms
 from gpu.binder.changes import Change
 from gpu.binder.confirms import Confirm
+from gpu.binder.start_changes import Pin
 from gpu.errors import DecodeError
-from gpu.objects import kubevirt, nodes
+from gpu.objects import claims, kubevirt, nodes
+from gpu.objects.claims import Phase
 from gpu.objects.decode import Fields
-from gpu.objects.kinds import LEASES, NODES, PODS, VMIS, Kind
+from gpu.objects.kinds import GPU_CLAIMS, LEASES, NODES, PODS, VMIS, Kind
 from gpu.objects.meta import ObjectKey
 from gpu.ports import Outcome, Writer
 from gpu.units import ClaimName
@@ -29,6 +31,7 @@ _CONFIRMED: Final = (
     changes.Detach,
     changes.DropFinalizer,
     changes.DeleteClaim,
+    Pin,
 )
 
 
@@ -60,6 +63,8 @@ def _object(confirm: Confirm) -> str:
             return f"node {confirm.node}"
         case confirms.PodsEnded() | confirms.PodsAbsent():
             return f"a pod of {confirm.namespace}"
+        case confirms.ClaimsHeld():
+            return f"a claim of {confirm.namespace}"
         case _:
             assert_never(confirm)
 
@@ -78,6 +83,8 @@ async def _asked(confirm: Confirm, api: Writer) -> str:
             return "" if is_off else f"node {name} is there and not tainted out-of-service"
         case confirms.NodeLooked():
             return await _not_looked(api, confirm)
+        case confirms.ClaimsHeld():
+            return await _not_held(api, confirm)
         case _:
             assert_never(confirm)
 
@@ -130,6 +137,19 @@ async def _not_looked(api: Writer, confirm: confirms.NodeLooked) -> str:
         return f"Lease of node {name}: {error}"
     if renewed is None or renewed < at - _RENEWS:
         return f"node {name} has not renewed its Lease since {_time(at)}"
+    return ""
+
+
+async def _not_held(api: Writer, confirm: confirms.ClaimsHeld) -> str:
+    for name in confirm.claims:
+        raw = await _find(api, GPU_CLAIMS, ObjectKey(confirm.namespace, name))
+        claim = claims.decode(raw) if raw is not None else None
+        if claim is None or (claim.phase, claim.node) != (Phase.BOUND, confirm.node):
+            return f"claim {name} is not held on node {confirm.node}"
+        found = claim.attached_to
+        pods = {(pod.uid, pod.node) for pod in found.pods} if found else set()
+        if found is None or found.uid != confirm.vmi_uid or (confirm.pod, confirm.node) not in pods:
+            return f"claim {name} does not note the launcher on node {confirm.node}"
     return ""
 
 

@@ -72,7 +72,27 @@ class NoOtherPods:
     pods: frozenset[str]
 
 
-Confirm = PodsEnded | PodsAbsent | VMIEnded | VMINeverCame | NodeOff | NodeLooked | NoOtherPods
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimsHeld:
+    """Each of the claims is Bound to the node and notes the pod there as one of the VMI's."""
+
+    namespace: str
+    claims: tuple[str, ...]
+    node: NodeName
+    vmi_uid: str
+    pod: str
+
+
+Confirm = (
+    PodsEnded
+    | PodsAbsent
+    | VMIEnded
+    | VMINeverCame
+    | NodeOff
+    | NodeLooked
+    | NoOtherPods
+    | ClaimsHeld
+)
 
 
 def of(proof: Proof) -> tuple[Confirm, ...]:

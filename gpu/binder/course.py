@@ -10,6 +10,7 @@ from gpu.binder import changes, checking
 from gpu.binder.changes import Change, ClaimStatus, SetId
 from gpu.binder.checking import Checker
 from gpu.binder.phase import Phase, Scene
+from gpu.binder.start_changes import CreateClaim, Pin
 from gpu.model.ground import Ground
 from gpu.model.invariants import Violation
 
@@ -102,9 +103,16 @@ class Course:
         )
 
     def _put_back(self, undone: Sequence[Change]) -> None:
+        draft = self.scene.draft
         for change in reversed(undone):
-            if isinstance(change, ClaimStatus):
-                self.scene.draft.put(change.claim)
+            match change:
+                case CreateClaim():
+                    draft.drop(change.claim)
+                case Pin(node=node) if node is not None:
+                    draft.seat(change.pod, node, change.vmi, -1)
+                case _:
+                    if isinstance(change, ClaimStatus):
+                        draft.put(change.claim)
 
 
 def left_of(wanted: Iterable[Change], fates: Iterable[Fate]) -> list[Change]:

@@ -1,7 +1,7 @@
 """Write the changes of one phase: several sets in flight, one set in order (domain contract 6).
 
-A status write of a claim that is contended or unknown stops the starting of further sets; those in
-flight are awaited. A definite refusal ends its own set alone, and so does a change whose evidence
+A status write of a claim that is contended or unknown, or a pin that is unknown, stops the starting of
+further sets; those in flight are awaited. A definite refusal ends its own set alone, and so does a change whose evidence
 did not hold: nothing was sent. Any other failure ends its own set and is told.
 """
 
@@ -14,6 +14,7 @@ from gpu.binder import changes
 from gpu.binder.changes import Change, ClaimStatus, SetId
 from gpu.binder.fence import Deposed
 from gpu.binder.report import Failed
+from gpu.binder.start_changes import Pin
 from gpu.binder.writer import ChangeWriter, Failure
 from gpu.ports import Outcome
 
@@ -115,10 +116,9 @@ async def _one_set(
             done.written[type(change).__name__] += 1
             stored(change)
             continue
-        if isinstance(change, ClaimStatus) and failure.outcome in {
-            Outcome.CONFLICT,
-            Outcome.UNKNOWN,
-        }:
+        is_contended = isinstance(change, ClaimStatus) and failure.outcome is Outcome.CONFLICT
+        places = isinstance(change, ClaimStatus | Pin)
+        if is_contended or (places and failure.outcome is Outcome.UNKNOWN):
             done.aborted = True
         told = _told(set_id, change, failure)
         done.failed.append(FailedSet(set_id, told, change, tuple(group[index:])))

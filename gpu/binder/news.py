@@ -11,6 +11,7 @@ from typing import Final
 
 from gpu.binder import changes, conditions, results, standing
 from gpu.binder.changes import Change, ClaimStatus
+from gpu.binder.start_changes import ExplainGated, Pin
 from gpu.model import refusals
 from gpu.objects import meta
 from gpu.objects.kinds import GPU_BINDERS, GPU_CLAIMS, GPU_CLASSES, VMIS, Kind
@@ -25,6 +26,8 @@ DELETED: Final = "TemplateClaimDeleted"
 GUEST_ENDED: Final = "GuestEnded"
 RECORD_DROPPED: Final = "UsageRecordDropped"
 PLAN_REFUSED: Final = "PlanRefused"
+PINNED: Final = "Pinned"
+UNGATED: Final = "Ungated"
 REASONS: Final = (
     *(how.value for how in changes.How),
     LOST,
@@ -35,6 +38,8 @@ REASONS: Final = (
     GUEST_ENDED,
     RECORD_DROPPED,
     PLAN_REFUSED,
+    PINNED,
+    UNGATED,
 )
 """Reasons of Events that are not reasons of a condition or codes of a refusal as well."""
 
@@ -92,8 +97,8 @@ def of(change: Change) -> tuple[News, ...]:
             return tuple(_class_turned(change))
         case changes.ReportBinder():
             return tuple(_binder_turned(change))
-        case changes.EndGuest():
-            return (_guest_ended(change),)
+        case changes.EndGuest() | Pin():
+            return (_of_vmi(change),)
         case changes.DropFinalizer() | changes.DeleteClaim() | changes.DropRecord():
             return (_let_go(change),)
         case (
@@ -102,6 +107,7 @@ def of(change: Change) -> tuple[News, ...]:
             | changes.Detach()
             | changes.Degrade()
             | changes.Explain()
+            | ExplainGated()
             | changes.ExplainKept()
             | changes.ExplainRefused()
         ):
@@ -125,7 +131,7 @@ def plan_refused(binder: ObjectKey, uid: str, problem: str) -> News:
 def _claim_told(change: ClaimStatus) -> Iterator[News]:
     claim = change.claim
     told = _told(change)
-    if told is not None:
+    if told is not None and claim.meta.uid:  # of one just made its VMI is told
         reason, note, is_bad = told
         yield News(
             regarding=GPU_CLAIMS,
@@ -200,6 +206,25 @@ def _guest_ended(change: changes.EndGuest) -> News:
         reason=GUEST_ENDED,
         note=f"deleted, so that its GPUs are held elsewhere: {conditions.CAUSES[change.cause]}",
         warning=True,
+    )
+
+
+def _of_vmi(change: changes.EndGuest | Pin) -> News:
+    return _let_through(change) if isinstance(change, Pin) else _guest_ended(change)
+
+
+def _let_through(change: Pin) -> News:
+    """Tell a tenant the node, as its claims do."""
+    if change.node is None:
+        note = "its launcher holds no GPUs and goes wherever the scheduler puts it"
+    else:
+        note = f"its GPUs are held on node {change.node}, where its launcher is let through"
+    return News(
+        regarding=VMIS,
+        key=change.vmi,
+        uid=change.vmi_uid,
+        reason=UNGATED if change.node is None else PINNED,
+        note=note,
     )
 
 

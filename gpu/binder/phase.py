@@ -10,12 +10,22 @@ from gpu.binder.changes import Change, ClaimStatus, SetId
 from gpu.config import Config
 from gpu.model import coverage, evidence, usage
 from gpu.model.evidence import Witness
+from gpu.model.gate_reasons import GateReason
 from gpu.model.sightings import Sightings
 from gpu.model.snapshot import Draft
+from gpu.objects.meta import ObjectKey
 from gpu.units import NodeName
 from gpu.world import World
 
 C = TypeVar("C", bound=ClaimStatus)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waits:
+    """A VM whose launcher stays at the gate, and every reason."""
+
+    vmi: ObjectKey
+    reasons: tuple[GateReason, ...]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -35,6 +45,8 @@ class Findings:
     """What the independent checker found wrong with a plan of this pass; it was not written."""
     records: usage.Standing | None = None
     """How usage records are kept; None before the phase ran."""
+    waiting: dict[str, Waits] | None = None
+    """Starts that wait at the gate, by uid of their VMI; None before the phase ran."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from typing import assert_never
 from gpu.binder import changes, conditions
 from gpu.binder.changes import ClaimStatus, Placement
 from gpu.binder.conditions import Story
+from gpu.binder.start_changes import ExplainGated
 from gpu.model import spent
 from gpu.objects.claims import GPUClaim, Phase
 
@@ -25,7 +26,11 @@ def after(change: ClaimStatus) -> GPUClaim:
         case changes.Detach():
             return replace(claim, attached_to=None)
         case (
-            changes.Degrade() | changes.Explain() | changes.ExplainKept() | changes.ExplainRefused()
+            changes.Degrade()
+            | changes.Explain()
+            | ExplainGated()
+            | changes.ExplainKept()
+            | changes.ExplainRefused()
         ):
             return _told(claim, _words(claim, change))
         case _:
@@ -42,19 +47,26 @@ def _placed(claim: GPUClaim, change: Placement) -> GPUClaim:
         node=change.node,
         bound_at=change.at,
         displaced=change.displaced or claim.displaced,
+        attached_to=change.attachment or claim.attached_to,
     )
     return _told(bound, conditions.bound(claim, change.node, change.how, change.at))
 
 
 def _words(
     claim: GPUClaim,
-    change: changes.Degrade | changes.Explain | changes.ExplainKept | changes.ExplainRefused,
+    change: changes.Degrade
+    | changes.Explain
+    | ExplainGated
+    | changes.ExplainKept
+    | changes.ExplainRefused,
 ) -> Story:
     match change:
         case changes.Degrade():
             return conditions.degraded(claim, change.cause, change.words, change.at)
         case changes.Explain():
             return conditions.waiting(claim, change.refusals, change.at)
+        case ExplainGated():
+            return conditions.gated(claim, change.reasons, change.at)
         case changes.ExplainKept():
             return conditions.kept(claim, change.missing, change.at)
         case changes.ExplainRefused():

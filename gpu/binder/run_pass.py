@@ -35,6 +35,8 @@ from gpu.binder.phases import release
 from gpu.binder.quarantine import Quarantine
 from gpu.binder.replaying import Saves
 from gpu.binder.report import Failed, PassReport, Spent
+from gpu.binder.start_changes import CreateClaim
+from gpu.binder.start_news import StartNews
 from gpu.binder.writer import ChangeWriter
 from gpu.config import Config
 from gpu.model import sightings, usage
@@ -69,6 +71,8 @@ class Passes:
     """What this leader saw of pods that use claims, pass by pass."""
     budget_news: BudgetNews = field(default_factory=BudgetNews)
     """Which budgets that cannot be read this leader has told of."""
+    start_news: StartNews = field(default_factory=StartNews)
+    """Which starts that wait this leader has told of."""
     _ground: Ground = field(default_factory=Ground)
     """The checker's own."""
     _snapshot: Snapshot | None = None
@@ -126,6 +130,8 @@ class Passes:
         except Exception as error:
             await run.save(scene, repr(error))
             raise
+        for item in self.start_news.of(course.scene.findings.waiting):
+            item.send(self.recorder)
         if course.problem:
             run.tell_problem()
         await run.save(scene, course.problem)
@@ -212,6 +218,8 @@ class _Run:
                 if change.claim.meta.deleting and not change.uid:
                     self.remade.add(change.claim.meta.uid)
         self.again |= done.written[DropFinalizer.__name__] > 0
+        # The usage record of a claim that was made now needs its uid.
+        self.again |= done.written[CreateClaim.__name__] > 0
         self.again |= any(_frees(it) for it in wanted if changes.set_of(it) in complete)
         # Records wait for the monitor they are kept under.
         self.again |= done.written[WriteMonitor.__name__] > 0

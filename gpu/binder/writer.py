@@ -6,7 +6,7 @@ finalizer comes first, or a claim deleted in between would be gone without its u
 
 Status of a claim is a merge patch of the leader's own fields with metadata.resourceVersion; the
 answer's version feeds the next write of that object within the pass (FreshView does so between
-passes). Every placement carries the term. Units of a GPUNode are server-side applied, since the
+passes). Every placement carries the term, and so does a launcher's pin. Units of a GPUNode are server-side applied, since the
 node agent writes beside us.
 """
 
@@ -15,10 +15,11 @@ from dataclasses import dataclass, field, replace
 from typing import Final, assert_never
 
 from gpu import keys
-from gpu.binder import bodies, changes, confirming
+from gpu.binder import bodies, changes, confirming, start_bodies
 from gpu.binder.bodies import Body
 from gpu.binder.changes import Change, Target
 from gpu.binder.fence import Fence
+from gpu.binder.start_changes import CreateClaim, Pin
 from gpu.objects.kinds import GPU_BINDERS, GPU_CLAIMS, GPU_NODES, Kind
 from gpu.objects.meta import ObjectKey
 from gpu.ports import Outcome, Writer
@@ -111,6 +112,8 @@ class ChangeWriter:
             case changes.EndGuest() | changes.DeleteClaim() | changes.DropRecord():
                 await self._delete(change)
                 return None
+            case CreateClaim() | Pin():
+                return await self._start(change)
             case changes.WriteRecord() | changes.WriteMonitor():
                 return await self._usage(change)
             case (
@@ -135,6 +138,12 @@ class ChangeWriter:
             uid=target.uid,
             resource_version=change.version if isinstance(change, changes.EndGuest) else None,
         )
+
+    async def _start(self, change: CreateClaim | Pin) -> Body:
+        if isinstance(change, Pin):
+            return await self._patch(change, start_bodies.pin(change, self.fence.term))
+        body = start_bodies.template_claim(change)
+        return await self.api.create(GPU_CLAIMS, body, field_manager=keys.BINDER_MANAGER)
 
     async def _usage(self, change: changes.WriteRecord | changes.WriteMonitor) -> Body:
         """Create what is not there, else bring it to what it should be."""

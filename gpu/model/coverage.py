@@ -9,6 +9,7 @@ for a while, and its tenant ordered its units once.
 
 from collections.abc import Container, Iterable, Iterator, Mapping
 
+from gpu import keys
 from gpu.model.ledger import Holder
 from gpu.objects.claims import GPUClaim, Phase
 from gpu.objects.kubevirt import VM, VMI
@@ -55,6 +56,11 @@ def named(vms: Iterable[VM]) -> dict[ObjectKey, ObjectKey]:
             if found.setdefault(claim, vm.meta.key) != vm.meta.key:
                 disputed.add(claim)
     return {claim: vm for claim, vm in found.items() if claim not in disputed}
+
+
+def is_at_gate(pod: Pod) -> bool:
+    """Say whether a pod waits at our gate: it has no node, and only the leader lets it through."""
+    return pod.node is None and keys.PLACEMENT_GATE in pod.gates
 
 
 def wants(
@@ -106,9 +112,14 @@ def raw_units(
     owned: Mapping[tuple[str, str], Holder],
     covered: Mapping[tuple[Holder, ResourceName], int],
 ) -> dict[tuple[TenantName, ResourceName], int]:
-    """Return pod units per namespace that no attached claim accounts for; budgets count them raw."""
+    """Return pod units per namespace that no attached claim accounts for; budgets count them raw.
+
+    A launcher that waits at our gate uses up no budget: it holds nothing before it is let through.
+    """
     raw: dict[tuple[TenantName, ResourceName], int] = {}
     for pod, resource, units in wanted:
+        if is_at_gate(pod):
+            continue
         vm = owned.get((pod.meta.namespace, pod.meta.uid))
         bare = units if vm is None else units - covered.get((vm, resource), 0)
         if bare > 0:

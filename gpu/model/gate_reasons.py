@@ -6,7 +6,8 @@ No node name and no number of another tenant is in them.
 from dataclasses import dataclass
 from typing import ClassVar, assert_never
 
-from gpu.model import refusals
+from gpu.model import misfits, refusals
+from gpu.model.misfits import Misfit
 from gpu.model.refusals import Refusal
 from gpu.units import ClaimName, ResourceName, Units
 
@@ -73,9 +74,8 @@ class PodFitsNowhere:
     """Nodes have the units free, and none of them takes the launcher pod for what else it asks."""
 
     reason: ClassVar[str] = "PodFitsNowhere"
-    nodes: int
-    why: tuple[tuple[str, int], ...]
-    """What keeps it from how many of them, in words, the commonest first."""
+    why: tuple[Misfit, ...]
+    """What keeps it from each of them."""
 
 
 OfClaim = ClaimMissing | ClaimDeleting | ClaimInUse | ClaimPending | ClaimNameTaken
@@ -99,9 +99,9 @@ def words(found: GateReason) -> str:
 
 def steady(found: PodFitsNowhere) -> str:
     """Say it without the numbers that others change: what is stored must not follow every bind."""
-    why = ", ".join(sorted(what for what, _ in found.why))
+    why = ", ".join(sorted({misfits.words(one, nodes=2) for one in found.why}))
     return (
-        f"nodes have the units free, none takes the launcher pod ({why}): change what the VM "
+        f"nodes have the units free, none takes the launcher pod, they {why}: change what the VM "
         "asks for, or wait"
     )
 
@@ -137,10 +137,9 @@ def _about_pod(found: OfPod) -> str:
         case NoRoomForPod(wanted):
             units = " and ".join(f"{amount} of {resource}" for resource, amount in wanted)
             return f"the launcher asks for {units} on one node, none has that free: wait"
-        case PodFitsNowhere(nodes, why):
-            told = ", ".join(f"{count} {words}" for words, count in why)
+        case PodFitsNowhere(why):
             return (
-                f"of {nodes} with the units free no node takes the launcher pod ({told}): change "
+                f"no node with the units free takes the launcher pod, {misfits.told(why)}: change "
                 "what the VM asks for, or wait"
             )
         case RawNameDenied(resource, units):

@@ -7,8 +7,7 @@ can write an owner reference. A pod of which nobody knows that it ended may run.
 from dataclasses import replace
 from enum import StrEnum
 
-from gpu import keys
-from gpu.model import evidence
+from gpu.model import coverage, evidence
 from gpu.model.evidence import Witness
 from gpu.model.sets import ClaimSet
 from gpu.model.signs import Proof
@@ -23,6 +22,8 @@ class Guest(StrEnum):
     """Attached to nothing, or its VMI never came or is over and every pod has ended."""
     GATED = "Gated"
     """Its VMI is there, and no pod of it has passed our gate."""
+    PROVISIONING = "Provisioning"
+    """Its volumes are made where a temporary pod of it is, or was, and its launcher has not come."""
     STARTING = "Starting"
     """A pod has passed the gate, and the guest does not run yet."""
     RUNNING = "Running"
@@ -43,7 +44,17 @@ def of(snapshot: Snapshot, item: ClaimSet) -> Guest:
         and not is_gated(snapshot, vmi.meta.namespace, uid)
         for uid in vmi.active_pods
     )
-    return Guest.STARTING if passed else Guest.GATED
+    if passed:
+        return Guest.PROVISIONING if vmi.provisioning else Guest.STARTING
+    return Guest.PROVISIONING if _is_provisioned(snapshot, item, vmi) else Guest.GATED
+
+
+def _is_provisioned(snapshot: Snapshot, item: ClaimSet, vmi: VMI) -> bool:
+    """Say whether a temporary pod is over and the launcher has not come (WaitForFirstConsumer)."""
+    if any(is_open(snapshot, vmi.meta.namespace, uid) for uid in vmi.active_pods):
+        return False
+    used = (pod for attachment in item.attachments for pod in attachment.pods)
+    return any(pod.ended and pod.node for pod in used)
 
 
 def vmi_of(snapshot: Snapshot, item: ClaimSet) -> VMI | None:
@@ -74,7 +85,7 @@ def is_open(snapshot: Snapshot, namespace: str, uid: str) -> bool:
 def is_gated(snapshot: Snapshot, namespace: str, uid: str) -> bool:
     """Say whether a pod stands at our gate: it has no node, and only the leader lets it through."""
     pod = snapshot.pods.get((namespace, uid))
-    return pod is not None and pod.node is None and keys.PLACEMENT_GATE in pod.gates
+    return pod is not None and coverage.is_at_gate(pod)
 
 
 def proof(looking: Witness, item: ClaimSet) -> Proof | None:

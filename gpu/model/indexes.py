@@ -19,6 +19,7 @@ from gpu.units import ClassName, NodeName, Units
 Move = tuple[GPUClaim | None, GPUClaim | None]
 """A claim before and after; None where there was or is none."""
 Claims = tuple[GPUClaim, ...]
+_WAITING: Final = "Waiting"
 _GroupId = tuple[bool, ObjectKey]
 """Of a set: whether the key is a VM's, and the key, else that of its only claim."""
 
@@ -48,6 +49,11 @@ def is_degraded(claim: GPUClaim) -> bool:
     return any(item.type == spent.DEGRADED for item in claim.conditions)
 
 
+def is_gated(claim: GPUClaim) -> bool:
+    """Say whether a Bound claim says that its VM waits at the gate, or did."""
+    return claim.phase is Phase.BOUND and any(item.type == _WAITING for item in claim.conditions)
+
+
 def is_stray(claim: GPUClaim) -> bool:
     """Say whether a claim was made for a VM's start and nothing uses it."""
     return claim.is_template and claim.attached_to is None and not claim.meta.deleting
@@ -64,6 +70,7 @@ _MARKS: Final[Mapping[str, Callable[[GPUClaim], bool]]] = {
     "lost": is_lost,
     "attached": is_attached,
     "degraded": is_degraded,
+    "gated": is_gated,
     "strays": is_stray,
     "holders": is_holder,
 }
@@ -148,6 +155,11 @@ class Indexed:
     def degraded(self) -> tuple[GPUClaim, ...]:
         """Claims that have the condition Degraded, in key order."""
         return self.indexed().marked["degraded"]
+
+    @property
+    def gated(self) -> tuple[GPUClaim, ...]:
+        """Bound claims that say that their VM waits at the gate, in key order."""
+        return self.indexed().marked["gated"]
 
     @property
     def strays(self) -> tuple[GPUClaim, ...]:

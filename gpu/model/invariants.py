@@ -6,14 +6,15 @@ it is no violation. The sums are those of `naive`.
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import Final
 
 from gpu import keys
-from gpu.model import naive
+from gpu.model import naive, pinning
 from gpu.model.naive import Amounts, Claims, Cluster, Place, Usage, vm_of
+from gpu.model.pinning import Pinned
 from gpu.objects.claims import GPUClaim, Phase
 from gpu.objects.classes import GPUClass, Mode
 from gpu.objects.meta import ObjectKey
@@ -40,6 +41,7 @@ class Rule(StrEnum):
     WRONG_NODE = "WrongNode"
     WRONG_CLASS = "WrongClass"
     WRONG_STEP = "WrongStep"
+    PIN_ASTRAY = "PinAstray"
     BLIND = "Blind"
     """Something was placed while a claim could not be read."""
 
@@ -62,6 +64,16 @@ class _Plan:
     cluster: Cluster
     after: Claims
     """The claims it changes, as it leaves them."""
+    pins: tuple[Pinned, ...] = ()
+    """Launchers that it lets through onto a node."""
+
+    @cached_property
+    def seated(self) -> Cluster:
+        """The cluster with its launchers where the plan lets them through to."""
+        seats = {(pin.vm.namespace, pin.pod): pin.node for pin in self.pins if pin.node}
+        if not seats:
+            return self.cluster
+        return replace(self.cluster, pinned={**self.cluster.pinned, **seats})
 
     @cached_property
     def touched(self) -> list[GPUClaim]:
@@ -96,12 +108,16 @@ class _Plan:
         return [
             claim
             for claim in self.come
-            if claim.key in before and before[claim.key].phase is Phase.PENDING
+            if claim.key not in before or before[claim.key].phase is Phase.PENDING
         ]
 
 
-def judge(cluster: Cluster, planned: Iterable[GPUClaim]) -> tuple[Violation, ...]:
+def judge(
+    cluster: Cluster, planned: Iterable[GPUClaim], pins: Iterable[Pinned] = ()
+) -> tuple[Violation, ...]:
     """Return what a plan breaks; `planned` is each claim it writes as the write leaves it, in order.
+
+    A claim that it makes comes first as it is created. `pins` are launchers that it lets through.
 
     Costs a look at the claims and pods of the nodes and namespaces it touches, and at all tenants.
     """
@@ -109,12 +125,14 @@ def judge(cluster: Cluster, planned: Iterable[GPUClaim]) -> tuple[Violation, ...
     found: list[Violation] = []
     for claim in planned:
         before = after.get(claim.key) or cluster.claims.get(claim.key)
-        found += _steps(before, claim)
+        found += _steps(cluster, before, claim)
         after[claim.key] = claim
-    plan = _Plan(cluster=cluster, after=after)
+    plan = _Plan(cluster=cluster, after=after, pins=tuple(pins))
     if plan.touched:
         found += _splits(plan)
-    if plan.come:
+    astray = pinning.astray(cluster, {**cluster.changed, **after}, plan.pins)
+    found += (Violation(Rule.PIN_ASTRAY, words) for words in astray)
+    if plan.come or plan.pins:
         found += _nodes(plan)
         found += _classes(plan)
         found += _booked_twice(plan)
@@ -125,7 +143,9 @@ def judge(cluster: Cluster, planned: Iterable[GPUClaim]) -> tuple[Violation, ...
     return tuple(dict.fromkeys(found))
 
 
-def _steps(before: GPUClaim | None, claim: GPUClaim) -> Iterator[Violation]:
+def _steps(cluster: Cluster, before: GPUClaim | None, claim: GPUClaim) -> Iterator[Violation]:
+    if before is None and pinning.is_made_for_a_start(cluster, claim):
+        return
     if before is None or before.meta.uid != claim.meta.uid:
         yield Violation(Rule.WRONG_STEP, f"claim {claim.key} is not the one that is stored")
         return
@@ -255,7 +275,13 @@ def _booked_twice(plan: _Plan) -> Iterator[Violation]:
         resource = cluster.resource(claim)
         if claim.node is not None and resource is not None:
             comers[claim.node, resource].add(vm_of(claim))
-    pods = naive.asked(cluster, comers.keys())
+    for pin in plan.pins:
+        pod = cluster.pod(pin.vm.namespace, pin.pod)
+        for resource in pod.requests if pod and pin.node else ():
+            if resource in cluster.counted and pin.node is not None:
+                comers[pin.node, resource].add(pin.vm)
+    asked_before = naive.asked(cluster, comers.keys())
+    pods = naive.asked(plan.seated, comers.keys())
     before = naive.held(cluster, {}, comers.keys())
     after = naive.held(cluster, plan.after, comers.keys())
     for claim in plan.left:
@@ -265,7 +291,8 @@ def _booked_twice(plan: _Plan) -> Iterator[Violation]:
     for place in sorted(comers):
         asked, held = pods[place], after[place]
         adds = None in comers[place] or any(
-            _in_use(vm, held, asked) > _in_use(vm, before[place], asked) for vm in comers[place]
+            _in_use(vm, held, asked) > _in_use(vm, before[place], asked_before[place])
+            for vm in comers[place]
         )
         used = sum(_in_use(vm, held, asked) for vm in held.keys() | asked.keys())
         node, resource = place

@@ -46,6 +46,7 @@ memory, disk or processes, or no network. They come and go; a person's taint sta
 _AT_EASE: Final = {
     Guest.OFF: 0,
     Guest.GATED: 0,
+    Guest.PROVISIONING: 0,
     Guest.ENDING: 1,
     Guest.STARTING: 2,
     Guest.RUNNING: 3,

@@ -2,7 +2,7 @@
 
 An order that a VM names joins that VM's set the moment it is bound, and no set is ever split: it
 goes to the node of the others when that has room, else all of them together to a node that has, if
-none of them is in use. Where neither can be, it waits.
+none of them is in use: a launcher at the gate uses nothing. Where neither can be, it waits.
 """
 
 from collections.abc import Sequence
@@ -13,6 +13,7 @@ from gpu.model.ledger import Holder
 from gpu.model.sets import ClaimSet
 from gpu.model.snapshot import Draft
 from gpu.objects.claims import GPUClaim
+from gpu.objects.meta import ObjectKey
 from gpu.units import ClassName, NodeName, Units
 
 
@@ -50,7 +51,7 @@ def spot(draft: Draft, mates: Sequence[GPUClaim], asked: placement.Wants) -> Spo
         return None  # some are Lost, or the set is torn: that is put right first
     if placement.has_room(draft, asked, home):
         return Spot(home)
-    if any(one.attached_to is not None for one in mates):
+    if not all(_is_idle(draft, one) for one in mates):
         return None
     with draft.savepoint():
         for one in mates:
@@ -66,6 +67,19 @@ def together(mates: Sequence[GPUClaim], asked: placement.Wants) -> dict[ClassNam
     for name, units in asked.items():
         found[name] = found.get(name, 0) + units
     return {name: Units(units) for name, units in found.items()}
+
+
+def _is_idle(draft: Draft, mate: GPUClaim) -> bool:
+    """Say whether no pod can use a claim: its VM is off, or waits at the gate and never ran."""
+    attachment = mate.attached_to
+    if attachment is None:
+        return True
+    vmi = draft.snapshot.vmis.get(ObjectKey(mate.meta.namespace, attachment.vmi))
+    if vmi is None or vmi.meta.uid != attachment.uid or vmi.started or vmi.ended:
+        return False
+    recorded = {pod.uid for pod in attachment.pods if not pod.ended} | vmi.active_pods.keys()
+    pods = (draft.snapshot.pods.get((mate.meta.namespace, uid)) for uid in recorded)
+    return all(pod is not None and (coverage.is_at_gate(pod) or not pod.live) for pod in pods)
 
 
 def _shared(draft: Draft) -> dict[Holder, ClaimSet]:

@@ -26,6 +26,8 @@ from gpu.units import ClassName, NodeName, QuotaKey, ResourceName, TenantName
 
 Claims = Mapping[ObjectKey, GPUClaim]
 Place = tuple[NodeName, ResourceName]
+PodId = tuple[str, str]
+"""Namespace and uid."""
 Amounts = Counter[ObjectKey | None]
 """Units by VM; None is whatever belongs to no VM."""
 
@@ -54,6 +56,8 @@ class Cluster:
     """`stood`, pods, VMIs and VMs sorted, with `changed` over them; sorted here when not given."""
     changed: Claims = field(default_factory=dict)
     """What `claims` has otherwise than `ground`."""
+    pinned: Mapping[PodId, NodeName] = field(default_factory=dict)
+    """Launchers that the pass has let through, and where to."""
 
     @cached_property
     def found(self) -> Ground:
@@ -99,7 +103,26 @@ class Cluster:
 
     def gpu_pods(self, nodes: AbstractSet[NodeName]) -> list[Pod]:
         """Return such pods on nodes."""
-        return [pod for _, pod in ground.of(self.found.pods_on, nodes) if self.is_gpu_pod(pod)]
+        found = [pod for _, pod in ground.of(self.found.pods_on, nodes) if self.is_gpu_pod(pod)]
+        for (namespace, uid), node in self.pinned.items():
+            pod = self.pod(namespace, uid)
+            is_new = pod is not None and not any(one is pod for one in found)
+            if node in nodes and pod is not None and is_new and self.is_gpu_pod(pod):
+                found.append(pod)
+        return found
+
+    def pod(self, namespace: str, uid: str) -> Pod | None:
+        """Return a pod that has not ended, by uid."""
+        there = self.found.pods_in.get(namespace, {}).values()
+        return next((pod for pod in there if pod.meta.uid == uid), None)
+
+    def node_of(self, pod: Pod) -> NodeName | None:
+        """Return the node a pod is on, or a launcher past our gate is pinned to."""
+        if pod.node is not None or self.owner(pod) is None:
+            return pod.node
+        if is_at_gate(pod):
+            return self.pinned.get((pod.meta.namespace, pod.meta.uid))
+        return pod.pinned
 
     def standing(self, nodes: AbstractSet[NodeName], after: Claims) -> Iterator[GPUClaim]:
         """Yield claims that may be Bound to nodes, as stored by now and as `after` has them."""
@@ -188,7 +211,7 @@ def asked(cluster: Cluster, places: AbstractSet[Place]) -> dict[Place, Amounts]:
     sums: dict[Place, Amounts] = {place: Counter() for place in places}
     for pod in cluster.gpu_pods({node for node, _ in places}):
         vm = cluster.owner(pod)
-        node = pod.node or (pod.pinned if vm is not None else None)
+        node = cluster.node_of(pod)
         for resource, units in pod.requests.items():
             if node is not None and (node, resource) in sums:
                 sums[node, resource][vm] += units
@@ -263,7 +286,11 @@ def _raw(cluster: Cluster) -> dict[TenantName, Counter[ResourceName]]:
 
 def _raw_of(cluster: Cluster, namespace: str) -> Counter[ResourceName]:
     """Of each pod by itself: a VM that migrates has two, and its claims account for either."""
-    pods = [one for one in cluster.found.pods_in[namespace].values() if cluster.is_gpu_pod(one)]
+    pods = [
+        one
+        for one in cluster.found.pods_in[namespace].values()
+        if cluster.is_gpu_pod(one) and not is_at_gate(one)
+    ]
     covered: Counter[tuple[ObjectKey | None, ResourceName]] = Counter()
     for claim in cluster.found.in_namespace.get(namespace, {}).values() if pods else ():
         mine = cluster.resource(claim)
@@ -275,6 +302,11 @@ def _raw_of(cluster: Cluster, namespace: str) -> Counter[ResourceName]:
             if resource in cluster.counted:
                 raw[resource] += max(0, units - covered[cluster.owner(pod), resource])
     return raw
+
+
+def is_at_gate(pod: Pod) -> bool:
+    """Say whether a pod waits at our gate: it runs nowhere and uses nothing."""
+    return pod.node is None and keys.PLACEMENT_GATE in pod.gates
 
 
 def _declared(cluster: Cluster) -> dict[TenantName, Mapping[QuotaKey, int]]:

@@ -65,17 +65,15 @@ def of(claim: GPUClaim, mates: tuple[GPUClaim, ...] = ()) -> Order:
 
 
 def waiting(view: View) -> tuple[GPUClaim, ...]:
-    """Return orders still to be bound, oldest first: Pending, not deleting, attached to nothing.
+    """Return orders still to be bound, oldest first: Pending and not deleting.
 
-    Template claims and members of a VM's set are placed with their VM.
+    Template claims are placed with their VM. A VM that was started with an order waits for it.
     """
     snapshot = view.snapshot if isinstance(view, Draft) else view
     changed = view.changed if isinstance(view, Draft) else {}
     current = (changed.get(claim.key, claim) for claim in snapshot.pending)
     return tuple(
-        claim
-        for claim in current
-        if claim.attached_to is None and not claim.is_template and claim.phase is Phase.PENDING
+        claim for claim in current if not claim.is_template and claim.phase is Phase.PENDING
     )
 
 

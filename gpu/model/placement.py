@@ -107,16 +107,21 @@ def why_not(draft: Draft, name: ClassName, wanted: Units) -> Refusal:
 def why_not_set(draft: Draft, claims: Iterable[GPUClaim]) -> tuple[Refusal, ...]:
     """Return why no node takes all these claims at once; asked once none was found."""
     claims = tuple(claims)
-    asked = sets.wants(claims)
-    if len(claims) == 1:
-        return (why_not(draft, claims[0].class_name, claims[0].count),)
+    return why_not_wants(draft, sets.wants(claims), len(claims))
+
+
+def why_not_wants(draft: Draft, asked: Wants, claims: int) -> tuple[Refusal, ...]:
+    """Return why no node takes so many units of each class, of `claims` claims, at once."""
+    if claims == 1:
+        ((only, count),) = asked.items()
+        return (why_not(draft, only, Units(count)),)
     never = tuple(
         refusal
         for refusal in (why_not(draft, name, Units(units)) for name, units in sorted(asked.items()))
         if not isinstance(refusal, refusals.NoFreeUnits | refusals.NoNodeAccepts)
     )
     units = tuple((name, Units(asked[name])) for name in sorted(asked))
-    return never or (refusals.NoNodeForSet(len(claims), units),)
+    return never or (refusals.NoNodeForSet(claims, units),)
 
 
 def keep_nearest(draft: Draft, wants: Wants) -> None:

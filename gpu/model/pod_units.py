@@ -89,7 +89,8 @@ def _summed(pods: Mapping[PodId, Pod], wanting: Mapping[PodId, Pod], known: Know
     occupied: dict[Place, int] = {}
     for pod, resource, units in wanted:
         vm = owned.get(id_of(pod))
-        node = pod.node or (pod.pinned if vm is not None else None)
+        is_pinned = vm is not None and not coverage.is_at_gate(pod)
+        node = pod.node or (pod.pinned if is_pinned else None)
         if node is not None:
             occupied[node, resource, vm] = occupied.get((node, resource, vm), 0) + units
     made_of = {name: offer.resource for name, offer in known.classes.items()}

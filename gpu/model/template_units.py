@@ -8,20 +8,28 @@ with the set. Units of several classes count together under `total` and a resour
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
+from gpu import keys
 from gpu.model import budgets, entry, refusals
 from gpu.model.refusals import Refusal
 from gpu.model.snapshot import Draft
-from gpu.units import ClassName, QuotaKey, TenantName, Units
+from gpu.units import ClassName, QuotaKey, ResourceName, TenantName, Units
 
 
 def refused(
-    draft: Draft, tenant: TenantName, wanted: Mapping[ClassName, Units]
+    draft: Draft,
+    tenant: TenantName,
+    wanted: Mapping[ClassName, Units],
+    raw: Mapping[ResourceName, Units] | None = None,
 ) -> tuple[Refusal, ...]:
     """Return every reason against so many units of each class, beyond what is there already.
 
-    The draft's budgets count what its asker had them count: see `Draft.count_older`.
+    `raw` are units the VM asks for by the name of their resource. The draft's budgets count what its
+    asker had them count: see `Draft.count_older`.
     """
     units: Counter[QuotaKey] = Counter()
+    for resource, amount in (raw or {}).items():
+        units[QuotaKey(resource)] += amount
+        units[QuotaKey(keys.QUOTA_TOTAL)] += amount
     for name, amount in wanted.items():
         for key in draft.snapshot.quota_keys(name):
             units[key] += amount

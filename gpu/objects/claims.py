@@ -70,6 +70,13 @@ class Cause(StrEnum):
     """Some of the set was Lost or elsewhere already: it is kept together."""
 
 
+class Alarm(StrEnum):
+    """What else a claim is Degraded by: no cause to leave its node."""
+
+    LAUNCHER_UNPINNED = "LauncherUnpinned"
+    """A launcher of its VM passed no gate and is elsewhere."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Displaced:
     """The last time the claim was made Lost or moved; the guard counts these."""

@@ -12,7 +12,7 @@ from typing import Any
 from gpu import keys
 from gpu.cluster import errors
 from gpu.config import Config
-from gpu.objects import kinds
+from gpu.objects import kinds, pods
 from gpu.objects.meta import ObjectKey
 from gpu.ports import Outcome
 from tests.binder import raws
@@ -196,6 +196,7 @@ def picture(rig: Rig) -> dict[str, Any]:
             key.name: (raw.get("status") or {}).get("resources")
             for key, raw in _of(stored, kinds.GPU_NODES)
         },
+        "pins": {key.name: _pin(raw) for key, raw in _of(stored, kinds.PODS) if _is_gated(raw)},
         "vmis": sorted(str(key) for key, _ in _of(stored, kinds.VMIS)),
         "records": {
             str(key): (raw["status"]["resources"], raw["metadata"].get("labels"))
@@ -204,6 +205,18 @@ def picture(rig: Rig) -> dict[str, Any]:
         "monitors": sorted(str(key) for key, _ in _of(stored, kinds.WORKLOAD_MONITORS)),
         "settings": sorted(str(key) for key, _ in _of(stored, kinds.CONFIG_MAPS)),
     }
+
+
+def _is_gated(pod: Raw) -> bool:
+    """Say whether a launcher is at the gate, or was let through."""
+    return keys.TERM_ANNOTATION in pod["metadata"].get("annotations", {}) or bool(
+        pod["spec"].get("schedulingGates")
+    )
+
+
+def _pin(pod: Raw) -> str | None:
+    """The node a launcher is pinned to; None at the gate, empty where it may go anywhere."""
+    return None if pod["spec"].get("schedulingGates") else pods.decode(pod).pinned or ""
 
 
 def bound(end: dict[str, Any]) -> Any:

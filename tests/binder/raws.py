@@ -170,7 +170,7 @@ def a_node(
         "metadata": {"name": name},
         "spec": spec,
         "status": {
-            "allocatable": {"cpu": "64", resource: str(units)},
+            "allocatable": {"cpu": "64", "pods": "110", resource: str(units)},
             "conditions": [
                 {
                     "type": "Ready",

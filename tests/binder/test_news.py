@@ -354,6 +354,7 @@ def test_every_change_of_a_claims_status_is_considered():
         Detach,
         Degrade,
         Explain,
+        changes.ExplainGated,
         changes.ExplainKept,
         ExplainRefused,
     }

@@ -23,6 +23,7 @@ CONTRACT = (
     "sets",
     "requests",
     "gates",
+    "launchers",
     "moves",
     "lost",
     "orders",

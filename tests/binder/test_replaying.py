@@ -126,7 +126,7 @@ def test_decisions_are_lines_of_what_where_and_why():
     at = START.isoformat()
     assert run(a_scene(world)).decisions[0] == (
         f'orders Place GPUClaim tenant-a/c {{"node":"n1","at":"{at}","set_id":"tenant-a/c",'
-        '"how":"Placed","displaced":null,"confirm":[]}'
+        '"how":"Placed","displaced":null,"attachment":null,"confirm":[]}'
     )
     full = a_world(classes=[a_class()], nodes=[a_node()], claims=[a_claim(count=9)])
     assert run(a_scene(full)).decisions[0] == (

@@ -18,7 +18,7 @@ ADMISSION: Final = "admissionregistration.k8s.io"
 PROCESS: Final[Granted] = {
     # Direct reads follow writes with an unclear outcome; finalizers are patched in.
     ("gpuclasses.gpu.cozystack.io", ()): (*READ, "patch"),
-    ("gpuclaims.gpu.cozystack.io", ()): (*READ, "patch", "delete"),
+    ("gpuclaims.gpu.cozystack.io", ()): (*READ, "create", "patch", "delete"),
     ("gpunodes.gpu.cozystack.io", ()): READ,
     ("gpubinders.gpu.cozystack.io", ()): (*READ, "create", "patch"),
     ("gpuclasses/status.gpu.cozystack.io", ()): ("patch",),
@@ -31,7 +31,7 @@ PROCESS: Final[Granted] = {
     ("resourcequotas", ()): FOLLOW,
     ("persistentvolumes", ()): FOLLOW,
     ("persistentvolumeclaims", ()): FOLLOW,
-    ("pods", ()): (*FOLLOW, "patch"),  # teardown --release-gates
+    ("pods", ()): (*READ, "patch"),  # the pin of a launcher; teardown --release-gates
     ("helmreleases.helm.toolkit.fluxcd.io", ()): FOLLOW,
     ("kubevirts.kubevirt.io", ()): FOLLOW,
     ("virtualmachines.kubevirt.io", ()): FOLLOW,

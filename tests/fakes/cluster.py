@@ -2,7 +2,8 @@
 
 Does: resourceVersions, conflicts, 404 and 409, generation, the status subresource, merge patch,
 server-side apply (roughly: tests/fakes/merging.py), dry run, finalizers and deletionTimestamp,
-selectors by label and by field path, pages, watches with Gone after `compact()`.
+selectors by label and by field path, pages, watches with Gone after `compact()`, gates and node
+affinity of a pod.
 
 Does not: schemas, defaulting, admission, RBAC, namespaces that must exist, owner references,
 JSON patch, field ownership, `raw`. What it does is checked against a real API server by
@@ -345,6 +346,8 @@ class FakeCluster:
             raise rules.error(409, "Conflict", "Precondition failed: UID", kind, meta)
         if sub == "status":
             return {**merging.fresh(live), **rules.part(wanted, "status")}
+        if kind == kinds.PODS and (words := rules.pod_update(live, wanted)):
+            raise rules.error(422, "Invalid", words, kind, meta)
         if self._has_status(kind):
             wanted = {name: value for name, value in wanted.items() if name != "status"}
             wanted |= rules.part(live, "status")

@@ -48,6 +48,38 @@ def spec_of(body: Json) -> dict[str, Any]:
     return {name: value for name, value in body.items() if name not in {"metadata", "status"}}
 
 
+def pod_update(live: Json, wanted: Json) -> str:
+    """What the API server says to an update of a pod's gates or affinity; empty when it passes.
+
+    Gates are only taken off. While one is on, the required node affinity may be narrowed: terms stay as
+    many, each with more requirements; where there is none it is made. Without one nothing may change.
+    """
+    old, new = live.get("spec") or {}, wanted.get("spec") or {}
+    gates = [{gate["name"] for gate in spec.get("schedulingGates") or []} for spec in (old, new)]
+    if gates[1] - gates[0]:
+        return f"spec.schedulingGates: only deletion is allowed, but found {min(gates[1])}"
+    before, after = (_terms_of(spec) for spec in (old, new))
+    if before == after:
+        return ""
+    if not gates[0]:
+        return "spec: Forbidden: pod updates may not change fields other than image"
+    if not before:
+        return ""
+    is_narrower = len(before) == len(after) and all(
+        now.get(part, [])[: len(was.get(part, []))] == was.get(part, [])
+        for was, now in zip(before, after, strict=True)
+        for part in ("matchExpressions", "matchFields")
+    )
+    return "" if is_narrower else "nodeSelectorTerms: Invalid value: only additions are allowed"
+
+
+def _terms_of(spec: Json) -> list[dict[str, Any]]:
+    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+    found: list[dict[str, Any]] = required.get("nodeSelectorTerms") or []
+    return found
+
+
 def error(code: int, reason: str, message: str, kind: Kind, meta: Json) -> errors.ApiError:
     details = {"name": meta.get("name", ""), "group": kind.group, "kind": kind.plural}
     return errors.from_status(

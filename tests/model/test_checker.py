@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpu.model import ground, invariants, naive
+from gpu.model import ground, invariants, naive, pinning
 from gpu.model.invariants import Rule
 from gpu.objects.meta import ObjectKey
 from tests.builders import (
@@ -313,7 +313,7 @@ def test_a_violation_names_object_and_numbers():
     assert str(found) == f"BookedTwice: node n1: 9 units of {H100} in use, it has 8"
 
 
-@pytest.mark.parametrize("module", [invariants, naive, ground])
+@pytest.mark.parametrize("module", [invariants, naive, ground, pinning])
 def test_the_checker_shares_nothing_with_what_plans(module):
     """An import of ledger, booking, coverage, placement, sets or budgets would share its errors."""
     tree = ast.parse(Path(module.__file__).read_text(encoding="utf-8"))
@@ -323,5 +323,12 @@ def test_the_checker_shares_nothing_with_what_plans(module):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("gpu")
         for alias in node.names
     }
-    allowed = ("gpu.objects.", "gpu.units.", "gpu.keys", "gpu.model.naive", "gpu.model.ground")
+    allowed = (
+        "gpu.objects.",
+        "gpu.units.",
+        "gpu.keys",
+        "gpu.model.naive",
+        "gpu.model.ground",
+        "gpu.model.pinning",
+    )
     assert [name for name in sorted(imported) if not name.startswith(allowed)] == []

@@ -94,7 +94,9 @@ def test_what_the_next_pass_binds_has_no_reason_to_wait():
     assert (found.refusals, found.remedies, found.nodes) == ((), (), ((NodeReason.HAS_ROOM, 1),))
 
 
-@pytest.mark.parametrize("claim", [a_claim(on="n1"), a_claim(vm="vm"), a_claim(deleting=True)])
+@pytest.mark.parametrize(
+    "claim", [a_claim(on="n1"), a_claim(template=True), a_claim(deleting=True)]
+)
 def test_what_does_not_wait_or_waits_for_its_vm_is_not_explained(claim):
     assert of(a_snapshot(claims=[claim])) is None
     assert explain.explanations(a_snapshot(claims=[claim]), "tenant-a") == ()

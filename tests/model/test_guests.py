@@ -5,7 +5,8 @@ import pytest
 from gpu import keys
 from gpu.model import guests, sets
 from gpu.model.guests import Guest
-from tests.builders import a_claim, a_pod, a_snapshot, a_vmi, attachment
+from gpu.objects import kubevirt
+from tests.builders import a_claim, a_pod, a_snapshot, a_vmi, attachment, raw_vmi
 
 NOT_STARTED = ["", "Pending", "Scheduling", "Scheduled"]
 ENDED = ["Succeeded", "Failed"]
@@ -112,3 +113,21 @@ def test_pods_at_the_gate_are_open_and_ended_ones_are_not():
     (found,) = snapshot.sets
     assert guests.open_pods(snapshot, found) == {"p", "r"}
     assert [guests.is_gated(snapshot, "tenant-a", uid) for uid in "pr"] == [False, True]
+
+
+def test_a_vm_whose_temporary_pod_is_over_is_provisioning_until_its_launcher_comes():
+    """In between KubeVirt lists no pod at all, or the finished one, however long the import takes."""
+    hole = of(vmis=[vmi("Pending")], recorded={"p": "n1"}, ended=["p"])
+    assert hole is Guest.PROVISIONING
+    listed = of(
+        vmis=[vmi("Pending", "p")], pods=[pod(phase="Succeeded")], recorded={"p": "n1"}, ended=["p"]
+    )
+    assert listed is Guest.PROVISIONING
+    launcher = of(vmis=[vmi("Scheduling", "p")], pods=[GATED], recorded={"q": "n1"}, ended=["q"])
+    assert launcher is Guest.GATED
+
+
+def test_a_vm_whose_temporary_pod_runs_is_provisioning_too():
+    raw = raw_vmi("vm", phase="Pending", active={"p": "n1"})
+    raw["status"]["conditions"] = [{"type": "Provisioning", "status": "True"}]
+    assert of(vmis=[kubevirt.decode_vmi(raw)], pods=[pod()]) is Guest.PROVISIONING

@@ -161,7 +161,7 @@ def test_max_count_absent_is_one_for_vgpu_and_unlimited_for_passthrough(mode, wr
     assert cases.max_count(a_class(mode=mode, **spec)) == resolved
 
 
-def test_waiting_orders_are_pending_unattached_no_templates_and_oldest_first():
+def test_waiting_orders_are_pending_no_templates_and_oldest_first():
     claims = [
         a_claim("young", at=2),
         a_claim("old", at=1),
@@ -172,9 +172,13 @@ def test_waiting_orders_are_pending_unattached_no_templates_and_oldest_first():
         a_claim("attached", vm="vm"),
     ]
     draft = a_snapshot(claims=claims).draft()
-    assert [claim.meta.name for claim in orders.waiting(draft)] == ["old", "young"]
+    assert [claim.meta.name for claim in orders.waiting(draft)] == [
+        "attached",
+        "old",
+        "young",
+    ]
     draft.bind(claims[1], "n1")
-    assert [claim.meta.name for claim in orders.waiting(draft)] == ["young"]
+    assert [claim.meta.name for claim in orders.waiting(draft)] == ["attached", "young"]
 
 
 def test_a_new_order_is_judged_behind_those_that_could_be_placed_now():

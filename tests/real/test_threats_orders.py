@@ -158,7 +158,7 @@ async def test_a_vm_that_names_another_tenants_claim_gets_nothing_of_it(site):
     """By every spelling, with the very id of its attachment, and started by KubeVirt."""
     await site.person(B, "super-admin").create(kinds.VMS, a_thief("held", f"{A}/held"))
     thief = guests.Guests(site.admin, B)
-    gated = await thief.begin("thief")
+    gated = await thief.begin("thief", units={sites.H100: 1})
     note = {keys.RESOLVED_CLAIMS_ANNOTATION: '[{"name":"held","admission":"a"}]'}
     patch = {"metadata": {"annotations": note | {keys.CLAIMS_ANNOTATION: f"held,{A}/held"}}}
     await site.admin.patch(kinds.VMIS, "thief", patch, B)

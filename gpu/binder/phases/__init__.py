@@ -1,7 +1,6 @@
 """PASS: the ordered table of phases and when each runs; the order is the design (domain contract 6).
 
-A step of the contract that is not built yet has no row. Still to come: between finalizers and
-orders, in this order, requests and gates.
+A step of the contract that is not built yet has no row. Still to come: requests, before gates.
 """
 
 from typing import Final
@@ -10,6 +9,8 @@ from gpu.binder.phase import Phase
 from gpu.binder.phases import (
     attachments,
     finalizers,
+    gates,
+    launchers,
     lost,
     moves,
     orders,
@@ -23,6 +24,8 @@ PASS: Final = (
     Phase(name="finalizers", changes=finalizers.changes_of, when_disabled=True),
     Phase(name="attachments", changes=attachments.changes_of),
     Phase(name="sets", changes=sets.changes_of),
+    Phase(name="gates", changes=gates.changes_of),
+    Phase(name="launchers", changes=launchers.changes_of),
     Phase(name="moves", changes=moves.changes_of),
     Phase(name="lost", changes=lost.changes_of),
     Phase(name="orders", changes=orders.changes_of),

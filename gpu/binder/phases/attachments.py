@@ -207,9 +207,22 @@ def _note(
 
 
 def _strays(scene: Scene) -> Iterator[Change]:
-    """Delete template claims that were made for a start and never attached to it."""
+    """Delete template claims that were made for a start and never attached to it.
+
+    While their VMI lives they are that start's, which takes them up or deletes them (phase gates).
+    """
+    strays = scene.draft.strays
+    if not strays:
+        return
     oldest = scene.now - timedelta(seconds=scene.config.grace.attachment)
-    for claim in scene.draft.strays:
+    living = {
+        vmi.meta.uid
+        for vmi in scene.draft.snapshot.given.vmis
+        if not vmi.ended and not vmi.meta.deleting
+    }
+    for claim in strays:
         set_id = changes.object_set(GPU_CLAIMS, claim.key)
+        if any(owner.uid in living for owner in claim.meta.owners):
+            continue
         if claim.meta.created <= oldest and not scene.leaves_alone(set_id):
             yield DeleteClaim(claim=claim, set_id=set_id)

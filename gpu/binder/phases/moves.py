@@ -27,7 +27,14 @@ from gpu.objects.claims import Cause, Displaced, GPUClaim
 from gpu.objects.meta import ObjectMeta
 from gpu.units import NodeName
 
-_FIRST: Final = {Guest.ENDING: 0, Guest.OFF: 1, Guest.GATED: 1, Guest.STARTING: 2, Guest.RUNNING: 3}
+_FIRST: Final = {
+    Guest.ENDING: 0,
+    Guest.OFF: 1,
+    Guest.GATED: 1,
+    Guest.PROVISIONING: 1,
+    Guest.STARTING: 2,
+    Guest.RUNNING: 3,
+}
 """Who is served first: sets on their way keep what was found for them, running guests come last,
 since they run on when nothing is left."""
 
@@ -124,9 +131,13 @@ def deed(trouble: Cause, guest: Guest, running: RunningGuests, *, proven: bool, 
             return _of_running(trouble, running, room=room)
         case Guest.STARTING:
             return Deed.END_GUEST if room or not is_cordon else Deed.KEEP
+        case Guest.PROVISIONING if is_cordon:
+            return Deed.KEEP  # its volumes are there, or will be: a cordon passes
+        case Guest.PROVISIONING if not proven:
+            return Deed.END_GUEST
         case Guest.OFF | Guest.GATED | Guest.ENDING if not proven:
             return Deed.WAIT
-        case Guest.OFF | Guest.GATED | Guest.ENDING:
+        case Guest.OFF | Guest.GATED | Guest.ENDING | Guest.PROVISIONING:
             without_room = Deed.KEEP if is_cordon else Deed.LOSE
             return Deed.MOVE if room else without_room
         case _:

@@ -60,8 +60,12 @@ def _plan(scene: Scene) -> _Plan:
         memory=scene.sightings.records,
     )
     holders = scene.draft.holders
-    if ending:
-        holders = tuple(claim for claim in holders if claim.meta.namespace not in ending)
+    stored = scene.draft.snapshot.claims
+    if ending or any(key not in stored for key in scene.draft.changed):
+        # A claim made in this pass has no uid to own a record by: the next pass makes it.
+        holders = tuple(
+            claim for claim in holders if claim.meta.uid and claim.meta.namespace not in ending
+        )
     known = scene.draft.snapshot.memo.records
     known.follow(world.workloads, usage.owner_of, usage.is_ours)
     known.hold(holders, anchored=anchored)

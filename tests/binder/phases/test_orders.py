@@ -195,15 +195,20 @@ def test_another_reason_is_told():
     "claim",
     [
         an_order(meta={"labels": {"gpu.cozystack.io/template-claim": "true"}}),
-        an_order(status={"phase": "Pending", "term": 1, "attachedTo": {"name": "vm"}}),
         an_order(meta={"deletionTimestamp": "2026-01-01T01:00:00Z"}),
         an_order(status=raws.bound()),
         an_order(status=raws.bound() | {"phase": "Lost"}),
     ],
-    ids=["template", "attached", "deleting", "Bound", "Lost"],
+    ids=["template", "deleting", "Bound", "Lost"],
 )
 def test_what_is_no_new_order_is_left_alone(claim):
     assert tuple(orders.changes_of(scene(claim))) == ()
+
+
+def test_an_order_that_a_vm_was_started_with_is_bound_in_its_turn():
+    """The VM waits at the gate for it."""
+    found = scene(an_order(status={"phase": "Pending", "term": 1, "attachedTo": {"name": "vm"}}))
+    assert [change.node for change in orders.changes_of(found)] == ["n1"]
 
 
 def test_a_set_in_quarantine_takes_nothing_from_others():

@@ -1,0 +1,283 @@
+"""Launchers at the gate: make template claims, gather the set, pin and ungate; oldest first.
+
+The whole set stands on one node that takes the pod too, or nothing is made. Every write of a start is
+stored before the next is sent, the pin last: cut off anywhere, the next pass goes on from what is
+stored. A pod that has to wait stays at the gate, which costs nothing; it is never deleted.
+"""
+
+from collections.abc import Container, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+from gpu import keys
+from gpu.binder import conditions, confirms
+from gpu.binder.changes import Attach, Change, DeleteClaim, How, Place, SetId
+from gpu.binder.confirms import ClaimsHeld, Confirm
+from gpu.binder.phase import Scene, Waits
+from gpu.binder.start_changes import CreateClaim, ExplainGated, Pin
+from gpu.config import RawPlacement
+from gpu.model import cases, coverage, fit, reach, refusals, seats, starts, template_units
+from gpu.model.ahead import Ahead
+from gpu.model.fit import Facts
+from gpu.model.gate_reasons import GateReason
+from gpu.model.misfits import Misfit
+from gpu.model.reach import Reach, Reaches
+from gpu.model.starts import Start
+from gpu.objects.claims import AttachedPod, Attachment, Cause, Displaced, GPUClaim, Phase
+from gpu.objects.kinds import VMIS
+from gpu.objects.meta import ObjectKey, ObjectMeta, OwnerRef
+from gpu.units import ClassName, NodeName, Units
+
+Reasons = tuple[GateReason, ...]
+
+
+def changes_of(scene: Scene) -> Iterator[Change]:
+    """Yield what lets launchers through that can be, and what the claims of the others shall say.
+
+    Nothing is placed while a claim cannot be read: it may hold units, nobody knows where.
+    """
+    if scene.world.unreadable_claims:
+        return
+    waiting: dict[str, Waits] = {}
+    scene.findings.waiting = waiting
+    told: Container[ObjectKey] = ()
+    found = starts.waiting(scene.draft)
+    if found:
+        gate = _gate(scene, found, waiting)
+        for start in found:
+            if not scene.leaves_alone(start.set_id):
+                yield from _of(gate, start)
+        gate.ahead.give_back()
+        told = gate.told
+    yield from _quiet(scene, told)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Gate:
+    """What the starts of one pass are judged by."""
+
+    scene: Scene
+    reaches: Reaches
+    ahead: Ahead
+    facts: Facts
+    waiting: dict[str, Waits]
+    told: set[ObjectKey] = field(default_factory=set)
+    """Claims that say why."""
+
+
+def _gate(scene: Scene, found: tuple[Start, ...], waiting: dict[str, Waits]) -> _Gate:
+    reaches = reach.by_evidence(scene.witness())
+    own = {start.set_id for start in found}
+    return _Gate(
+        scene=scene,
+        reaches=reaches,
+        ahead=Ahead(scene.draft, reaches, own | scene.skip),
+        waiting=waiting,
+        facts=fit.facts(
+            nodes=scene.draft.snapshot.nodes,
+            pods=scene.world.pods,
+            namespaces=scene.world.namespaces,
+            volume_claims=scene.world.volume_claims,
+            volumes=scene.world.volumes,
+            elsewhere=scene.draft.snapshot.resources,
+        ),
+    )
+
+
+def _of(gate: _Gate, start: Start) -> Iterator[Change]:
+    scene = gate.scene
+    is_schedulers = start.is_raw and scene.config.raw_placement is RawPlacement.SCHEDULER
+    if start.is_plain or is_schedulers:
+        yield _pin(start, None)
+        return
+    where = gate.reaches(start.found) if start.found else Reach()
+    seat = _seat(gate, start, where)
+    if isinstance(seat, tuple):
+        yield from _waits(gate, start, seat)
+    else:
+        yield from _seated(gate, start, seat, where)
+
+
+# Whether and where.
+
+
+def _seat(gate: _Gate, start: Start, where: Reach) -> NodeName | Reasons:
+    """Return the node for a start, or every reason why it waits."""
+    tied: Reasons = (refusals.GuestMayRun(),) if where.is_tied else ()
+    if start.barred or tied:
+        return tuple(dict.fromkeys((*start.barred, *tied)))
+    draft = gate.scene.draft
+    if start.has_lost:
+        draft.count_older(start.age)
+    else:
+        gate.ahead.of(start.age)
+    refused = _refused(gate.scene, start)
+    needs = fit.asked(start.pod)
+
+    def why_not(name: NodeName) -> Misfit | None:
+        return fit.why_not(needs, draft.snapshot.nodes[name], gate.facts)
+
+    seat = seats.choose(draft, start, where.without, why_not)
+    if not refused:
+        return seat
+    return (*refused, *seat) if isinstance(seat, tuple) else refused
+
+
+def _refused(scene: Scene, start: Start) -> Reasons:
+    """Return what bars the units that it would hold anew: those it holds are no order."""
+    new = start.new_units
+    if not new and not start.raw:
+        return ()
+    return (
+        *cases.no_tenant(start.tenant),
+        *_too_many(scene, new.items()),
+        *template_units.refused(scene.draft, start.tenant, new, start.raw),
+    )
+
+
+def _too_many(scene: Scene, wanted: Iterable[tuple[ClassName, Units]]) -> Iterator[GateReason]:
+    for name, units in wanted:
+        offer = scene.draft.snapshot.classes.get(name)
+        most = cases.max_count(offer) if offer else None
+        if most is not None and units > most:
+            yield refusals.OverMaxCount(name, units, most)
+
+
+# What is written.
+
+
+def _seated(gate: _Gate, start: Start, node: NodeName, where: Reach) -> Iterator[Change]:
+    """Yield the writes of a start, in order: make claims, hold each on the node, pin."""
+    scene, draft = gate.scene, gate.scene.draft
+    made = [_template(start, name, units, scene) for name, units in start.missing.items()]
+    for claim in made:
+        draft.add(claim)
+        yield CreateClaim(claim=claim, set_id=start.set_id)
+    relied = confirms.of(where.proof) if where.proof else ()
+    used = (*start.held, *start.templates, *made)
+    for claim in (*used, *start.along):
+        noted = None if claim in start.along else _attached(scene, start, claim, node)
+        hold = _Hold(claim=claim, node=node, attachment=noted, relied=relied)
+        yield from _held(scene, hold, start.set_id)
+    draft.seat(start.pod, node, start.key)
+    gate.facts.pin(start.pod, node)
+    yield _pin(start, node, tuple(claim.meta.name for claim in used))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Hold:
+    """A claim as a start needs it."""
+
+    claim: GPUClaim
+    node: NodeName
+    attachment: Attachment | None
+    """None: it is not used, it only goes where its VM's set goes."""
+    relied: tuple[Confirm, ...]
+
+
+def _held(scene: Scene, hold: _Hold, set_id: SetId) -> Iterator[Change]:
+    """Yield what holds a claim on its node and notes the launcher there; nothing when it does."""
+    claim, at = hold.claim, coverage.node_held(hold.claim)
+    if at != hold.node:
+        how = How.GATHERED if at else How.REBOUND if claim.phase is Phase.LOST else How.PLACED
+        yield scene.plan(
+            Place(
+                claim=claim,
+                node=hold.node,
+                at=scene.now,
+                set_id=set_id,
+                how=how,
+                displaced=Displaced(at=scene.now, node=at, cause=Cause.SET_TORN) if at else None,
+                attachment=hold.attachment,
+                confirm=hold.relied,
+            )
+        )
+        return
+    if hold.attachment is not None and hold.attachment != claim.attached_to:
+        yield scene.plan(
+            Attach(claim=claim, attachment=hold.attachment, at=scene.now, set_id=set_id)
+        )
+    if conditions.reason_of(claim, conditions.WAITING):
+        yield scene.plan(_explain(scene, claim, (), set_id))
+
+
+def _template(start: Start, name: ClassName, units: Units, scene: Scene) -> GPUClaim:
+    vmi = start.vmi.meta
+    owner = OwnerRef(
+        api_version=VMIS.api_version, kind=VMIS.kind, name=vmi.name, uid=vmi.uid, controller=True
+    )
+    return GPUClaim(
+        meta=ObjectMeta(
+            name=starts.template_name(vmi.uid, name),
+            namespace=vmi.namespace,
+            created=scene.now,
+            labels={keys.TEMPLATE_CLAIM_LABEL: "true"},
+            finalizers=(keys.CLAIM_FINALIZER,),
+            owners=(owner,),
+        ),
+        class_name=name,
+        count=units,
+        has_status=False,
+    )
+
+
+def _attached(scene: Scene, start: Start, claim: GPUClaim, node: NodeName) -> Attachment:
+    """Return the attachment of a claim with the launcher noted on its node."""
+    vmi, launcher = start.vmi.meta, start.pod.meta.uid
+    found = claim.attached_to or Attachment(vmi=vmi.name, uid=vmi.uid, since=scene.now)
+    here = AttachedPod(uid=launcher, node=node)
+    pods = [here if pod.uid == launcher else pod for pod in found.pods]
+    return replace(found, uid=vmi.uid, pods=tuple(pods) if here in pods else (*pods, here))
+
+
+def _pin(start: Start, node: NodeName | None, used: tuple[str, ...] = ()) -> Pin:
+    vmi, pod = start.vmi.meta, start.pod
+    held = ClaimsHeld(
+        namespace=vmi.namespace,
+        claims=used,
+        node=node or NodeName(""),
+        vmi_uid=vmi.uid,
+        pod=pod.meta.uid,
+    )
+    return Pin(
+        vmi=vmi.key,
+        vmi_uid=vmi.uid,
+        pod=pod,
+        node=node,
+        set_id=start.set_id,
+        confirm=(held,) if used else (),
+    )
+
+
+# What is said.
+
+
+def _waits(gate: _Gate, start: Start, reasons: Reasons) -> Iterator[Change]:
+    """Say why a start waits; a template claim that holds nothing goes, or it would use up budget."""
+    scene = gate.scene
+    gate.waiting[start.vmi.meta.uid] = Waits(vmi=start.key, reasons=reasons)
+    for claim in start.templates:
+        if claim.phase is Phase.PENDING and not claim.meta.deleting:
+            yield DeleteClaim(claim=claim, set_id=start.set_id)
+    for claim in start.claims:
+        if claim.phase is not Phase.BOUND or claim.attached_to is None:
+            continue
+        gate.told.add(claim.key)
+        if not conditions.says(claim, conditions.gated(claim, reasons, scene.now)):
+            yield scene.plan(_explain(scene, claim, reasons, start.set_id))
+
+
+def _quiet(scene: Scene, told: Container[ObjectKey]) -> Iterator[Change]:
+    """Take back what Bound claims say whose VM does not wait any more."""
+    left = [claim for claim in scene.draft.gated if claim.key not in told]
+    if not left:
+        return
+    ids = {claim.key: found.id for found in scene.draft.sets for claim in found.claims}
+    for claim in left:
+        if not scene.leaves_alone(ids[claim.key]):
+            yield scene.plan(_explain(scene, claim, (), ids[claim.key]))
+
+
+def _explain(scene: Scene, claim: GPUClaim, reasons: Reasons, set_id: SetId) -> ExplainGated:
+    return ExplainGated(
+        claim=scene.draft.claim(claim.key) or claim, reasons=reasons, at=scene.now, set_id=set_id
+    )

@@ -1,0 +1,68 @@
+"""JSON bodies of a start: the template claim that is made, and the pin of the launcher; see `bodies`."""
+
+from typing import Any
+
+from gpu import keys
+from gpu.binder.start_changes import CreateClaim, Pin
+from gpu.objects.kinds import GPU_CLAIMS
+from gpu.units import NodeName
+
+Body = dict[str, Any]
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def template_claim(change: CreateClaim) -> Body:
+    """Return a template claim, for its creation; our finalizer is on it before it holds anything."""
+    claim = change.claim
+    return {
+        "apiVersion": GPU_CLAIMS.api_version,
+        "kind": GPU_CLAIMS.kind,
+        "metadata": {
+            "name": claim.meta.name,
+            "namespace": claim.meta.namespace,
+            "labels": dict(claim.meta.labels),
+            "finalizers": list(claim.meta.finalizers),
+            "ownerReferences": [
+                {
+                    "apiVersion": owner.api_version,
+                    "kind": owner.kind,
+                    "name": owner.name,
+                    "uid": owner.uid,
+                    "controller": True,
+                    "blockOwnerDeletion": True,
+                }
+                for owner in claim.meta.owners
+            ],
+        },
+        "spec": {"className": claim.class_name, "count": int(claim.count)},
+    }
+
+
+def pin(change: Pin, term: int) -> Body:
+    """Return the merge patch that takes our gate off a pod and, if it names one, pins it to a node.
+
+    Both are one update, with the version of the pod that was decided on. Terms of a node affinity are
+    ORed: each of them is narrowed, since one more would widen it, and is refused.
+    """
+    pod = change.pod
+    spec = pod.raw.get("spec") or {}
+    gates = [
+        gate for gate in spec.get("schedulingGates") or [] if gate["name"] != keys.PLACEMENT_GATE
+    ]
+    body: Body = {
+        "metadata": {"uid": pod.meta.uid, "resourceVersion": pod.meta.resource_version},
+        "spec": {"schedulingGates": gates or None},
+    }
+    body["metadata"]["annotations"] = {keys.TERM_ANNOTATION: str(term)}
+    if change.node is not None:
+        affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+        terms = (affinity.get(_REQUIRED) or {}).get("nodeSelectorTerms") or [{}]
+        narrowed = [_narrowed(one, change.node) for one in terms]
+        required = {_REQUIRED: {"nodeSelectorTerms": narrowed}}
+        body["spec"]["affinity"] = {"nodeAffinity": required}
+    return body
+
+
+def _narrowed(term: Body, node: NodeName) -> Body:
+    field = {"key": "metadata.name", "operator": "In", "values": [node]}
+    return {**term, "matchFields": [*(term.get("matchFields") or []), field]}

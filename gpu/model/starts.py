@@ -1,0 +1,273 @@
+"""Starts: launchers that wait at our gate, each with the claims and units of its VM, oldest first.
+
+A launcher is what its VMI lists in `status.activePods`: an owner reference anyone can write. Targets
+of a migration are never at the gate. A held claim is of a start when it is attached to its VMI; a
+template claim when it bears the name, class, units and owner that only the leader gives.
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import Final
+
+from gpu import keys
+from gpu.model import gate_reasons, guests, refusals, sets
+from gpu.model.gate_reasons import GateReason
+from gpu.model.sets import ClaimSet
+from gpu.model.snapshot import Age, Draft
+from gpu.objects import pods
+from gpu.objects.claims import GPUClaim, Phase
+from gpu.objects.kinds import VMIS
+from gpu.objects.kubevirt import VMI
+from gpu.objects.meta import ObjectKey
+from gpu.objects.pods import Pod
+from gpu.settings import RawNames
+from gpu.units import ClaimName, ClassName, ResourceName, TenantName, Units
+
+_HASH: Final = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """One VMI whose launcher waits at the gate."""
+
+    vmi: VMI
+    pod: Pod
+    held: tuple[GPUClaim, ...]
+    """Claims it was started with, as far as they are there and its own, oldest first."""
+    templates: tuple[GPUClaim, ...]
+    """Template claims that are there already, by class."""
+    along: tuple[GPUClaim, ...] = ()
+    """Held claims that are not of this start, but go where its VM's set goes: its VM names them."""
+    missing: Mapping[ClassName, Units]
+    """Units of classes for which a template claim is still to be made."""
+    raw: Mapping[ResourceName, Units]
+    """What its pod asks for beyond all its claims, none of it 0."""
+    barred: tuple[GateReason, ...]
+    """Why it waits whatever is free."""
+    set_id: str
+    """Of its set; of the VMI as long as it has no claim."""
+
+    @property
+    def key(self) -> ObjectKey:
+        """Namespace and name of the VM."""
+        return self.vmi.meta.key
+
+    @property
+    def tenant(self) -> TenantName:
+        """Whose VM it is."""
+        return TenantName(self.vmi.meta.namespace)
+
+    @property
+    def age(self) -> Age:
+        """How it is told older from younger, as an order is."""
+        return (self.vmi.meta.created, self.vmi.meta.uid)
+
+    @property
+    def claims(self) -> tuple[GPUClaim, ...]:
+        """Claims that are placed together for it, as far as they are there."""
+        return (*self.held, *self.templates, *self.along)
+
+    @property
+    def found(self) -> ClaimSet | None:
+        """Its claims that are there, as one set; None without any."""
+        if not self.claims:
+            return None
+        by_age = sorted(self.claims, key=lambda claim: claim.age)
+        return ClaimSet(claims=tuple(by_age), vm=self.key)
+
+    @property
+    def has_lost(self) -> bool:
+        """Say whether something of it was held and is Lost."""
+        return any(claim.phase is Phase.LOST for claim in self.claims)
+
+    @property
+    def is_plain(self) -> bool:
+        """Say whether it has no claim and asks for no unit: nothing is placed for it."""
+        return not (self.vmi.admissions or self.vmi.template_units or self.raw)
+
+    @property
+    def is_raw(self) -> bool:
+        """Say whether all its units are asked for by their raw name."""
+        return bool(self.raw) and not (self.vmi.admissions or self.vmi.template_units)
+
+    @property
+    def new_units(self) -> dict[ClassName, Units]:
+        """Units of template claims that hold nothing yet: what budgets are asked for."""
+        found = dict(self.missing)
+        for claim in self.templates:
+            if claim.phase is Phase.PENDING:
+                found[claim.class_name] = claim.count
+        return found
+
+    @property
+    def wants(self) -> dict[ClassName, int]:
+        """Units of each class that one node must have room for."""
+        found = sets.wants(self.claims)
+        for name, units in self.missing.items():
+            found[name] = found.get(name, 0) + units
+        return found
+
+
+def template_name(vmi_uid: str, name: ClassName) -> ClaimName:
+    """Return the name of a VMI's template claim of a class: nobody can know it before the VMI is."""
+    digest = hashlib.sha256(f"{vmi_uid}/{name}/0".encode()).hexdigest()
+    return ClaimName(f"tpl-{digest[:_HASH]}")
+
+
+def waiting(draft: Draft) -> tuple[Start, ...]:
+    """Return every start that waits, oldest first; those with something Lost before all others."""
+    gated = _gated(draft)
+    if not gated:
+        return ()
+    by_vm: dict[ObjectKey, ClaimSet] = {item.vm: item for item in draft.sets if item.vm}
+    found = (_start(draft, vmi, pod, by_vm.get(vmi.meta.key)) for vmi, pod in gated)
+    return tuple(
+        sorted(
+            found,
+            key=lambda start: (not start.has_lost, start.age),
+        )
+    )
+
+
+def owner_of(draft: Draft, pod: Pod) -> VMI | None:
+    """Return the VMI that lists a pod as its own, if it is there."""
+    snapshot = draft.snapshot
+    vm = snapshot.pod_units.owned.get((pod.meta.namespace, pod.meta.uid))
+    vmi = snapshot.vmis.get(vm) if vm is not None else None
+    return vmi if vmi is not None and pod.meta.uid in vmi.active_pods else None
+
+
+def is_launcher(pod: Pod) -> bool:
+    """Say whether a pod is a launcher, and no target of a migration; its labels are KubeVirt's."""
+    labels = pod.meta.labels
+    return (
+        labels.get(pods.LAUNCHER_LABEL) == pods.LAUNCHER_VALUE
+        and pods.MIGRATION_LABEL not in labels
+    )
+
+
+def _gated(draft: Draft) -> list[tuple[VMI, Pod]]:
+    """Return the launchers at the gate, one of each VMI, with their VMIs."""
+    by_vmi: dict[str, tuple[VMI, Pod]] = {}
+    for pod in draft.snapshot.given.pods:
+        if not pod.gates or keys.PLACEMENT_GATE not in pod.gates:
+            continue
+        if pod.node is not None or not pod.live or pod.meta.deleting or not is_launcher(pod):
+            continue
+        vmi = owner_of(draft, pod)
+        if vmi is None or vmi.ended or vmi.meta.deleting:
+            continue
+        known = by_vmi.get(vmi.meta.uid)
+        if known is None or _age(pod) < _age(known[1]):
+            by_vmi[vmi.meta.uid] = (vmi, pod)
+    return list(by_vmi.values())
+
+
+def _age(pod: Pod) -> Age:
+    return (pod.meta.created, pod.meta.uid)
+
+
+def _start(draft: Draft, vmi: VMI, pod: Pod, shared: ClaimSet | None) -> Start:
+    barred: list[GateReason] = []
+    held = tuple(_held(draft, vmi, barred))
+    templates, missing = _templates(draft, vmi, barred)
+    own = {claim.key for claim in (*held, *templates)}
+    others = [claim for claim in (shared.kept if shared else ()) if claim.key not in own]
+    if any(claim.attached_to for claim in others):
+        barred.append(refusals.GuestMayRun())  # an earlier guest of the VM has not let go of it
+    if _has_other_pod(draft, vmi, pod):
+        barred.append(refusals.GuestMayRun())
+    raw = _raw(draft, pod, (*held, *templates), missing)
+    if draft.snapshot.settings.raw_names is RawNames.DENIED:
+        barred += [gate_reasons.RawNameDenied(name, units) for name, units in sorted(raw.items())]
+    return Start(
+        vmi=vmi,
+        pod=pod,
+        held=tuple(sorted(held, key=lambda claim: claim.age)),
+        templates=templates,
+        along=tuple(claim for claim in others if claim.attached_to is None),
+        missing=missing,
+        raw=raw,
+        barred=tuple(dict.fromkeys(barred)),
+        set_id=shared.id if shared else _own_id(vmi, own),
+    )
+
+
+def _own_id(vmi: VMI, claims: AbstractSet[ObjectKey]) -> str:
+    return str(min(claims)) if claims else f"{VMIS.kind} {vmi.meta.key}"
+
+
+def _held(draft: Draft, vmi: VMI, barred: list[GateReason]) -> Iterator[GPUClaim]:
+    for name in sorted(vmi.admissions):
+        claim = draft.claim(ObjectKey(vmi.meta.namespace, name))
+        if claim is None:
+            barred.append(gate_reasons.ClaimMissing(name))
+            continue
+        attachment = claim.attached_to
+        if attachment is None or (attachment.vmi, attachment.uid) != (
+            vmi.meta.name,
+            vmi.meta.uid,
+        ):
+            barred.append(gate_reasons.ClaimInUse(name))
+            continue
+        if claim.meta.deleting:
+            barred.append(gate_reasons.ClaimDeleting(name))
+        elif claim.phase is Phase.PENDING:
+            barred.append(gate_reasons.ClaimPending(name))
+        yield claim
+
+
+def _templates(
+    draft: Draft, vmi: VMI, barred: list[GateReason]
+) -> tuple[tuple[GPUClaim, ...], dict[ClassName, Units]]:
+    found: list[GPUClaim] = []
+    missing: dict[ClassName, Units] = {}
+    for name in sorted(vmi.template_units):
+        units = vmi.template_units[name]
+        own = template_name(vmi.meta.uid, name)
+        claim = draft.claim(ObjectKey(vmi.meta.namespace, own))
+        if claim is None:
+            missing[name] = units
+        elif not is_of(claim, vmi) or (claim.class_name, claim.count) != (name, units):
+            barred.append(gate_reasons.ClaimNameTaken(own))
+        else:
+            if claim.meta.deleting:
+                barred.append(gate_reasons.ClaimDeleting(own))
+            found.append(claim)
+    return tuple(found), missing
+
+
+def is_of(claim: GPUClaim, vmi: VMI) -> bool:
+    """Say whether a claim was made by the leader for a start of the VMI."""
+    return claim.is_template and any(
+        owner.controller and owner.uid == vmi.meta.uid for owner in claim.meta.owners
+    )
+
+
+def _has_other_pod(draft: Draft, vmi: VMI, pod: Pod) -> bool:
+    """Say whether another pod of the VMI may run: its temporary pod may not be over yet."""
+    namespace = vmi.meta.namespace
+    return any(
+        guests.is_open(draft.snapshot, namespace, uid)
+        and not guests.is_gated(draft.snapshot, namespace, uid)
+        for uid in vmi.active_pods
+        if uid != pod.meta.uid
+    )
+
+
+def _raw(
+    draft: Draft, pod: Pod, claims: Iterable[GPUClaim], missing: Mapping[ClassName, Units]
+) -> dict[ResourceName, Units]:
+    classes, known = draft.snapshot.classes, draft.snapshot.capacities
+    named: dict[ResourceName, int] = {}
+    for name, units in (
+        *((claim.class_name, claim.count) for claim in claims),
+        *missing.items(),
+    ):
+        if name in classes:
+            resource = classes[name].resource
+            named[resource] = named.get(resource, 0) + units
+    left = {name: units - named.get(name, 0) for name, units in pod.requests.items()}
+    return {name: Units(units) for name, units in left.items() if units > 0 and name in known}

@@ -1,0 +1,154 @@
+"""Phase gates, in whole passes: launchers at the gate are let through with their claims, or wait."""
+
+from gpu import keys
+from gpu.objects import kinds
+from gpu.objects.meta import ObjectKey
+from tests.binder import gated, raws
+from tests.binder.gated import a_start, held
+from tests.binder.rig import Rig
+
+
+def a_rig(*, nodes=("n1",), claims=(), quotas=None, classes=None, starts=(), **more):
+    rig = Rig(**more)
+    machines = [raws.a_node(it) if isinstance(it, str) else it for it in nodes]
+    rig.store(
+        classes=classes or [raws.a_class()],
+        nodes=machines,
+        namespaces=[raws.a_tenant(it) for it in ("tenant-root", "tenant-a", "tenant-b")],
+        releases=[raws.a_release(**quotas)] if quotas else [],
+        claims=list(claims),
+        vmis=[it for start in starts for it in start["vmis"]],
+        pods=[it for start in starts for it in start["pods"]],
+    )
+    return rig
+
+
+def pod(rig, name="pod-vm", tenant="tenant-a"):
+    return rig.cluster._objects[kinds.PODS][ObjectKey(tenant, name)]
+
+
+def pinned(rig, name="pod-vm"):
+    """The node a launcher is pinned to; None at the gate, empty where it may go anywhere."""
+    spec = pod(rig, name)["spec"]
+    if spec.get("schedulingGates"):
+        return None
+    affinity = spec.get("affinity")
+    if not affinity:
+        return ""
+    required = affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    nodes = {
+        value
+        for term in required["nodeSelectorTerms"]
+        for field in term["matchFields"]
+        for value in field["values"]
+    }
+    return nodes.pop() if len(nodes) == 1 else nodes
+
+
+def stands(rig, name):
+    """Phase, node and noted pods of a claim; None of one that is not there."""
+    raw = rig.claim(name)
+    if raw is None:
+        return None
+    status = raw.get("status") or {}
+    attached = status.get("attachedTo") or {}
+    pods = {it["uid"]: it.get("node", "") for it in attached.get("pods", [])}
+    return status.get("phase"), status.get("nodeName"), pods
+
+
+def waits(rig, name):
+    raw = rig.claim(name)
+    found = [it for it in raw["status"].get("conditions", []) if it["type"] == "Waiting"]
+    return found[0]["reason"] if found else ""
+
+
+async def test_a_template_claim_is_made_held_and_only_then_the_launcher_let_through():
+    rig = a_rig(starts=[a_start(units={"h100": 2})])
+    await rig.once()
+    name = gated.template()
+    assert stands(rig, name) == ("Bound", "n1", {"pod-vm": "n1"})
+    assert pinned(rig) == "n1"
+    assert pod(rig)["metadata"]["annotations"] == {keys.TERM_ANNOTATION: "1"}
+    meta = rig.claim(name)["metadata"]
+    assert meta["labels"] == {keys.TEMPLATE_CLAIM_LABEL: "true"}
+    assert meta["finalizers"] == [keys.CLAIM_FINALIZER]
+    (owner,) = meta["ownerReferences"]
+    assert (owner["kind"], owner["name"], owner["uid"]) == (
+        "VirtualMachineInstance",
+        "vm",
+        "vmi-vm",
+    )
+    assert owner["controller"] is True
+    assert owner["blockOwnerDeletion"] is True
+    writes = [it for it in rig.writes() if name in it[1] or "Pod" in it[1]]
+    assert [it[0] for it in writes] == ["create", "patch", "patch"]
+    assert writes[-1][1] == "Pod tenant-a/pod-vm"
+
+
+async def test_after_a_start_everything_is_still():
+    rig = a_rig(starts=[a_start(units={"h100": 2})])
+    await rig.until_still()
+    assert rig.cluster._objects[kinds.WORKLOADS]
+
+
+async def test_held_claims_stay_where_they_are_and_the_launcher_comes_to_them():
+    rig = a_rig(
+        nodes=["n1", raws.a_node("n2", units=2)],
+        claims=[held("a", count=2), held("b", at=1)],
+        starts=[a_start(held=("a", "b"), asks=3)],
+    )
+    await rig.until_still()
+    assert stands(rig, "a") == ("Bound", "n1", {"pod-vm": "n1"})
+    assert stands(rig, "b") == ("Bound", "n1", {"pod-vm": "n1"})
+    assert pinned(rig) == "n1"
+
+
+async def test_a_set_is_gathered_where_its_pod_fits():
+    small = raws.a_node("n1")
+    small["status"]["allocatable"]["cpu"] = "1"
+    start = a_start(held=("a",))
+    start["pods"][0]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "2"
+    rig = a_rig(nodes=[small, "n2"], claims=[held("a")], starts=[start])
+    await rig.until_still()
+    assert stands(rig, "a") == ("Bound", "n2", {"pod-vm": "n2"})
+    assert pinned(rig) == "n2"
+    bound = conditions_of(rig, "a")["Bound"]
+    assert bound["reason"] == "Gathered"
+
+
+def conditions_of(rig, name):
+    return {it["type"]: it for it in rig.claim(name)["status"]["conditions"]}
+
+
+async def test_a_start_with_no_room_makes_nothing_and_uses_up_no_budget():
+    rig = a_rig(
+        nodes=[raws.a_node(units=1)], quotas={"h100": 2}, starts=[a_start(units={"h100": 2})]
+    )
+    await rig.until_still()
+    assert rig.claim(gated.template()) is None
+    assert pinned(rig) is None
+    rig.store(claims=[raws.a_claim("order", meta=gated.OURS)])
+    await rig.until_still()
+    assert stands(rig, "order")[:2] == ("Bound", "n1")
+
+
+async def test_a_lost_claim_is_bound_again_for_its_start():
+    rig = a_rig(nodes=["n2"], claims=[held("a", phase="Lost")], starts=[a_start(held=("a",))])
+    await rig.until_still()
+    assert stands(rig, "a") == ("Bound", "n2", {"pod-vm": "n2"})
+    assert pinned(rig) == "n2"
+
+
+async def test_a_bound_claim_says_why_its_vm_waits_and_takes_it_back():
+    start = a_start(held=("a",))
+    start["pods"][0]["spec"]["nodeSelector"] = {"zone": "a"}
+    rig = a_rig(claims=[held("a")], starts=[start])
+    await rig.until_still()
+    assert waits(rig, "a") == "PodFitsNowhere"
+    assert rig.claim("a")["status"]["phase"] == "Bound"
+    node = raws.a_node()
+    node["metadata"]["labels"] = {"zone": "a"}
+    rig.store(nodes=[node])
+    await rig.until_still()
+    assert pinned(rig) == "n1"
+    assert waits(rig, "a") == ""
