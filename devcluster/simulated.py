@@ -51,6 +51,7 @@ class Simulation:
         """`adopting`: every node that carries the simulator's label is served, too."""
         handler = kubevirt.handler(admin)
         self.nodes = simulator.Simulator(admin)
+        self.ended = asyncio.Event()
         self._admin = admin
         self._pace = pace or Pace()
         self._adopting = adopting
@@ -62,10 +63,18 @@ class Simulation:
         self._beats = beats.Beats(admin, handler, self._machines, renew_every=renew_every)
 
     async def run(self) -> None:
-        """Serve until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            for each in (self._node_watch, self.kubelets.watch, self._handlers.watch, self._beats):
-                group.create_task(each.run())
+        """Serve until cancelled; an error of its own ends it, which `ended` tells."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                for each in (
+                    self._node_watch,
+                    self.kubelets.watch,
+                    self._handlers.watch,
+                    self._beats,
+                ):
+                    group.create_task(each.run())
+        finally:
+            self.ended.set()
 
     async def synced(self) -> None:
         """Wait until all nodes and pods that are there have been read."""

@@ -28,12 +28,12 @@ async def start(cp: plane.ControlPlane) -> processes.Record:
 
 
 async def serve(kubeconfig: Path) -> None:
-    """Serve every simulated node of a cluster until the process is ended."""
+    """Serve every simulated node of a cluster until the process is ended, or breaks."""
     admin = client.Client(await credentials.load(kubeconfig))
-    async with admin, simulated.simulated(admin, adopting=True):
+    async with admin, simulated.simulated(admin, adopting=True) as sim:
         sys.stdout.write(f"{_READY}\n")
         sys.stdout.flush()
-        await asyncio.Event().wait()
+        await sim.ended.wait()
 
 
 if __name__ == "__main__":

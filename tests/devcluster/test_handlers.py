@@ -285,3 +285,21 @@ async def test_guests_and_pods_at_rest_ask_for_no_writes():
         await asyncio.sleep(8)
         assert len(fake.writes) == before
     assert (await rig.pod())["metadata"]["name"] == POD
+
+
+async def test_a_simulation_that_breaks_says_so_at_its_end():
+    fake = a_cluster()
+
+    async def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("broken for a test")
+
+    fake.update = broken
+
+    async def broken_at_work() -> None:
+        async with simulating(fake) as rig:
+            fake.put(kinds.VMIS, scheduled())
+            await rig.sim.ended.wait()
+
+    with pytest.raises(ExceptionGroup) as caught:
+        await broken_at_work()
+    assert caught.group_contains(RuntimeError, match="broken for a test")

@@ -12,14 +12,14 @@ from devcluster.simulated import Simulation
 from gpu.cluster import errors
 from gpu.objects import kinds
 from gpu.objects.kinds import Kind
-from tests.real.site import H100, now, until
+from tests.real.site import H100, until
 
 NAMESPACE = "default"
 MIGRATIONS = Kind(
     "kubevirt.io", "v1", "virtualmachineinstancemigrations", "VirtualMachineInstanceMigration"
 )
 EVENTS = Kind("", "v1", "events", "Event")
-WITHIN = 15
+WITHIN = 30
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
@@ -173,7 +173,6 @@ async def test_a_refusal_by_kubelet_backs_the_vm_off(site: Site):
     failure = vm["status"]["startFailure"]
     retry = datetime.fromisoformat(failure["retryAfterTimestamp"])
     assert failure["consecutiveFailCount"] == 1
-    assert 5 <= (retry - now()).total_seconds() <= 16
 
     async def told() -> list[dict[str, Any]]:
         found = await site.admin.list(EVENTS, NAMESPACE, field_selector=f"reason=OutOf{H100}")
@@ -182,6 +181,10 @@ async def test_a_refusal_by_kubelet_backs_the_vm_off(site: Site):
         ]
 
     (event,) = await until(told, WITHIN, "an event of the refusal")
+    since = datetime.fromisoformat(event["lastTimestamp"])
+    assert 9 <= (retry - since).total_seconds() <= 30, (
+        "10 to 15 s after virt-controller has seen it"
+    )
     assert event["message"] == (
         f"Node didn't have enough resource: {H100}, requested: 1, used: 8, capacity: 8"
     )
@@ -225,7 +228,7 @@ async def test_a_held_pod_stays_pending_until_it_is_let_go(site: Site):
     await site.admin.delete(kinds.VMS, "late", NAMESPACE)
 
 
-async def test_a_gated_pod_is_left_alone_and_runs_once_it_may(site: Site):
+async def test_a_gated_pod_is_left_alone_and_runs_where_it_is_pinned(site: Site):
     compute = {"name": "compute", "image": "none.invalid/none:1"}
     spec = {"schedulingGates": [{"name": "example.com/wait"}], "containers": [compute]}
     meta = {"name": "gated", "namespace": NAMESPACE}
@@ -235,12 +238,17 @@ async def test_a_gated_pod_is_left_alone_and_runs_once_it_may(site: Site):
     seen = await site.found(kinds.PODS, "gated")
     assert seen["status"]["conditions"][0]["reason"] == "SchedulingGated"
     assert seen["metadata"]["uid"] == made["metadata"]["uid"]
-    await site.admin.patch(kinds.PODS, "gated", {"spec": {"schedulingGates": None}}, NAMESPACE)
+    named = {"key": "metadata.name", "operator": "In", "values": ["n-2"]}
+    required = {"nodeSelectorTerms": [{"matchFields": [named]}]}
+    pin = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    ungated = {"spec": {"schedulingGates": None, "affinity": pin}}
+    await site.admin.patch(kinds.PODS, "gated", ungated, NAMESPACE)
 
     async def runs() -> bool:
         return (await site.found(kinds.PODS, "gated"))["status"]["phase"] == "Running"
 
     await until(runs, WITHIN, "the pod runs")
+    assert (await site.found(kinds.PODS, "gated"))["spec"]["nodeName"] == "n-2"
     await site.admin.delete(kinds.PODS, "gated", NAMESPACE)
     await site.admin.delete(kinds.VMS, "passes", NAMESPACE)
     await site.gone("passes")
