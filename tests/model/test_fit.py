@@ -7,8 +7,8 @@ from gpu.model.misfits import Cause, Misfit
 from gpu.objects import nodes, pods, tenants, volumes
 from gpu.objects.classes import Toleration
 from tests.builders import H100, a_taint
-from tests.model.fit_rows import ROWS
-from tests.starting import a_launcher, a_machine
+from tests.model.fit_rows import APART_X, ROWS, X
+from tests.starting import a_launcher, a_machine, a_volume, a_volume_claim
 
 
 def facts(*machines, **more):
@@ -92,6 +92,30 @@ def test_a_pin_of_this_pass_is_seen_by_the_next_question():
     assert fit.why_not(fit.asked(first), machine, about) is None, "itself"
     about.unpin(first, machine.name)
     assert fit.why_not(needs, machine, about) is None
+
+
+def test_a_pin_keeps_others_apart_at_once():
+    machine = a_machine()
+    about = facts(machine)
+    alone = a_launcher("alone", labels=X, apart=[APART_X])
+    needs = fit.asked(a_launcher("other", labels=X))
+    assert fit.why_not(needs, machine, about) is None
+    about.pin(alone, machine.name)
+    assert fit.why_not(needs, machine, about) == Misfit(cause=Cause.KEPT_APART)
+    assert fit.why_not(fit.asked(alone), machine, about) is None, "not from itself"
+    about.unpin(alone, machine.name)
+    assert fit.why_not(needs, machine, about) is None
+
+
+def test_a_volume_claim_on_its_way_out_keeps_the_pod_from_every_node():
+    pod = a_launcher(volume_claims=["disk"])
+    going = a_volume_claim(deleting=True)
+    missing = Misfit(cause=Cause.VOLUME_MISSING, what="disk")
+    assert why_not(pod, a_machine(), volume_claims=[going]) == missing
+    assert why_not(pod, a_machine(), volume_claims=[a_volume_claim()]) is None, "not bound yet"
+    bound = a_volume_claim(volume="pv")
+    assert why_not(pod, a_machine(), volume_claims=[bound]) == missing
+    assert why_not(pod, a_machine(), volume_claims=[bound], volumes=[a_volume()]) is None
 
 
 def test_nodes_are_counted_by_what_keeps_the_pod_from_them():

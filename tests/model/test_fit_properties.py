@@ -190,7 +190,7 @@ def facts_of(cluster: dict[str, Any]) -> fit.Facts:
     )
 
 
-@sampling.examples(300)
+@sampling.examples(150)
 @given(clusters(), askers(), few(some(TOLERATIONS)))
 def test_a_pod_fits_a_node_exactly_when_the_oracle_says_so(cluster, asker, tolerations):
     about = facts_of(cluster)
@@ -215,7 +215,7 @@ def test_a_pod_fits_a_node_exactly_when_the_oracle_says_so(cluster, asker, toler
     assert refused.keys() == expected | {"none"}
 
 
-@sampling.examples(100)
+@sampling.examples(50)
 @given(clusters(), askers(), launchers("next", placed=False), some(NAMES))
 def test_a_pin_counts_as_if_it_had_always_been_there_and_undone_as_if_never(
     cluster, asker, fresh, node
