@@ -106,8 +106,8 @@ def answered(body: Json, response: Mapping[str, Any]) -> Json:
 
 def devices(body: Json, place: str = "gpus") -> list[tuple[str, str]]:
     """Names and device names of the entries of a VMI."""
-    found = body["spec"]["domain"].get("devices", {}).get(place, [])
-    return [(one["name"], one["deviceName"]) for one in found]
+    found = body["spec"]["domain"].get("devices", {}).get(place) or []
+    return [(one.get("name", ""), one.get("deviceName", "")) for one in found]
 
 
 def record(body: Json) -> Any:

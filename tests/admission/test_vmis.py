@@ -22,9 +22,11 @@ from tests.builders import (
     a_class,
     a_kubevirt,
     a_settings,
-    a_vmi as stored_vmi,
     a_world,
     attachment,
+)
+from tests.builders import (
+    a_vmi as stored_vmi,
 )
 
 CONFIG = Config()
@@ -102,9 +104,7 @@ def test_the_annotation_alone_makes_the_list():
     assert found["metadata"]["annotations"][keys.CLAIMS_ANNOTATION] == "one"
 
 
-@pytest.mark.parametrize(
-    "there", [claim for claim in CLAIMS], ids=lambda it: f"{it.meta.name}-{it.phase.value}"
-)
+@pytest.mark.parametrize("there", list(CLAIMS), ids=lambda it: f"{it.meta.name}-{it.phase.value}")
 def test_what_waiting_cures_is_admitted(there: GPUClaim):
     """Pending or Bound; a claim whose budget or node is full is the binder's."""
     assert record(admitted(a_vmi(gpus=[claim(there.meta.name)])))
@@ -350,7 +350,7 @@ def test_the_message_names_object_number_and_next_step():
         "vm",
         "virtualmachineinstances",
     )
-    assert found.rests_on == premises.CLASS
+    assert found.rests_on == premises.of_object(GPUClaim, "no", "tenant-a")
 
 
 def test_many_reasons_are_told_in_part():

@@ -144,3 +144,90 @@ def test_no_release_but_a_tenants_is_asked_about(chart: Chart):
 def test_a_hoster_may_leave_quotas_to_the_host(chart: Chart):
     assert {GATE, RELEASES} <= names(chart)
     assert not {GATE, RELEASES} & names(chart, "quotaGate.enabled=false")
+
+
+ON = "vmWebhooks.enabled=true"
+VMS = "vmis.gpu.cozystack.io"
+LAUNCHERS = "pods.gpu.cozystack.io"
+NAME_OF_KUBEVIRTS = "virt-api-mutator"
+
+
+def mutating(chart: Chart, *values: str, namespace: str = "cozy-system") -> Json:
+    """The mutating webhooks by name."""
+    found = chart.one("MutatingWebhookConfiguration", NAME, ON, *values, namespace=namespace)
+    return {one["name"]: one for one in found["webhooks"]}
+
+
+def test_the_webhooks_of_a_start_are_registered_with_the_value_and_the_process_is_told(
+    chart: Chart,
+):
+    def told(*values: str) -> list[str]:
+        spec = chart.one("Deployment", NAME, *values)["spec"]["template"]["spec"]
+        return [word for word in spec["containers"][0]["args"] if word.endswith("vm-webhooks")]
+
+    assert told(ON) == ["--vm-webhooks"]
+    assert told("vmWebhooks.enabled=false") == ["--no-vm-webhooks"]
+    assert set(mutating(chart)) == {VMS, LAUNCHERS}
+    for off in ("vmWebhooks.enabled=false", "enabled=false"):
+        assert "MutatingWebhookConfiguration" not in chart.kinds(ON, off)
+
+
+def test_the_charts_default_is_that_of_the_process(chart: Chart):
+    is_on = "MutatingWebhookConfiguration" in chart.kinds()
+    assert is_on is Config().vm_webhooks
+
+
+def test_a_start_is_seen_as_its_vm_made_it(chart: Chart):
+    """API servers call mutating webhooks in the order of their objects' names."""
+    found = chart.one("MutatingWebhookConfiguration", NAME, ON)
+    assert found["metadata"]["name"] < NAME_OF_KUBEVIRTS
+
+
+@pytest.mark.parametrize(
+    ("name", "group", "resource", "effects"),
+    [
+        (VMS, "kubevirt.io", "virtualmachineinstances", "NoneOnDryRun"),
+        (LAUNCHERS, "", "pods", "None"),
+    ],
+)
+def test_a_start_is_judged_at_creation_alone_and_fails_closed(
+    chart: Chart, name, group, resource, effects
+):
+    found = mutating(chart)[name]
+    (rule,) = found["rules"]
+    assert (rule["apiGroups"], rule["resources"]) == ([group], [resource])
+    assert (rule["operations"], rule["scope"]) == (["CREATE"], "Namespaced")
+    assert (found["failurePolicy"], found["sideEffects"]) == ("Fail", effects)
+    assert (found["timeoutSeconds"], found["reinvocationPolicy"]) == (3, "Never")
+    assert admissions.WITHIN < 3
+
+
+def test_no_mutating_webhook_is_asked_about_the_system(chart: Chart):
+    for one in mutating(chart, namespace="elsewhere").values():
+        conditions = {item["name"]: item["expression"] for item in one["matchConditions"]}
+        assert conditions["not-in-a-namespace-of-the-system"] == (
+            "!(request.namespace in ['kube-system', 'elsewhere']) "
+            "&& !request.namespace.startsWith('cozy-')"
+        )
+
+
+def test_of_pods_only_launchers_that_kubevirt_makes_are_asked_about(chart: Chart):
+    found = mutating(chart, "kubevirtNamespace=kv")[LAUNCHERS]
+    assert found["objectSelector"] == {
+        "matchLabels": {"kubevirt.io": "virt-launcher"},
+        "matchExpressions": [{"key": "kubevirt.io/migrationJobUID", "operator": "DoesNotExist"}],
+    }
+    conditions = {item["name"]: item["expression"] for item in found["matchConditions"]}
+    assert conditions["made-by-kubevirt"] == (
+        f"request.userInfo.username == '{Config(kubevirt_namespace='kv').kubevirt_controller_user}'"
+    )
+    assert keys.RESOLVED_CLAIMS_ANNOTATION in conditions["made-of-a-vmi-that-was-resolved"]
+
+
+def test_each_mutating_webhook_asks_a_path_that_the_process_answers(chart: Chart):
+    passed = admissions.always(Allowed())
+    answered = admissions.build(Views(FakeSource()), Config(), passed, passed)
+    for name, one in mutating(chart, *OUTSIDE).items():
+        path = Path(one["clientConfig"]["service"]["path"])
+        assert (str(path.parent), path.name in answered) == ("/admission", True), name
+        assert one["clientConfig"]["caBundle"] == "Q0E="
