@@ -11,7 +11,7 @@ from typing import get_args
 from gpu import keys
 from gpu.binder import budget_news, changes, conditions, news
 from gpu.binder.phases import status
-from gpu.model import budgets, gate_reasons, invariants, refusals, signs
+from gpu.model import budgets, gate_reasons, invariants, refusals, signs, start_refusals
 from gpu.objects import claims, kinds
 from policies import standing
 
@@ -81,6 +81,19 @@ REFUSALS = {
     "NotPermitted",
     "OverBudget",
     "OverMaxCount",
+}
+STARTS = {
+    "ClaimDeleting",
+    "ClaimElsewhere",
+    "ClaimInUse",
+    "ClaimListedTwice",
+    "ClaimMissing",
+    "ClaimOfVM",
+    "NameMissing",
+    "NameReserved",
+    "NoReference",
+    "RawNameDenied",
+    "TooManyUnits",
 }
 CONDITIONS = {
     "Bound",
@@ -217,6 +230,11 @@ def test_a_refusal_keeps_its_code():
     assert waits - REFUSALS == WAITS
 
 
+def test_a_refusal_of_a_start_keeps_its_code():
+    codes = {refusal.reason for refusal in get_args(start_refusals.StartRefusal)}
+    assert codes - REFUSALS == STARTS
+
+
 def test_a_code_can_be_a_reason_of_a_condition():
     assert [name for name in REFUSALS if not re.fullmatch("[A-Z][A-Za-z]{0,63}", name)] == []
 
@@ -275,6 +293,7 @@ def test_the_runbook_knows_every_code_condition_and_reason():
         *EVENTS,
         *LACKS,
         *REFUSALS,
+        *STARTS,
         *POLICY_REASONS,
         *CONDITIONS,
         *DERIVED_REASONS,
