@@ -265,3 +265,12 @@ async def test_while_nobody_answers_only_vms_with_devices_are_refused(site):
         await starts.created(site, a_vmi("plain", resources={"limits": {"cpu": "1"}}))
     finally:
         await site.product.start(flags=starts.FLAGS)
+
+
+async def test_a_vmi_of_many_devices_is_judged_and_passes_the_policy_at_its_cost(site):
+    nics = [gpu("vendor.com/nic", f"n{number}") for number in range(1000)]
+    body = a_vmi("large", [*nics, claim("one")], hosts=nics)
+    made = await starts.created(site, body, dry_run=True)
+    assert devices(made)[-1] == ("gpuclaim-0", H100)
+    said = await starts.words(site, a_vmi("large", [*nics, gpu(H100)], hosts=nics))
+    assert f"{H100} is a raw GPU resource name" in said
