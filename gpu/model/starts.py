@@ -174,12 +174,18 @@ def _start(draft: Draft, vmi: VMI, pod: Pod, shared: ClaimSet | None) -> Start:
     held = tuple(_held(draft, vmi, barred))
     templates, missing = _templates(draft, vmi, barred)
     own = {claim.key for claim in (*held, *templates)}
-    others = [claim for claim in (shared.kept if shared else ()) if claim.key not in own]
+    made = {
+        ObjectKey(vmi.meta.namespace, template_name(vmi.meta.uid, name))
+        for name in vmi.template_units
+    }
+    others = [claim for claim in (shared.kept if shared else ()) if claim.key not in own | made]
     if any(claim.attached_to for claim in others):
         barred.append(refusals.GuestMayRun())  # an earlier guest of the VM has not let go of it
     if _has_other_pod(draft, vmi, pod):
         barred.append(refusals.GuestMayRun())
-    raw = _raw(draft, pod, (*held, *templates), missing)
+    # What nobody can name a claim for is not what was asked for by name.
+    is_known = not barred and all(name in draft.snapshot.classes for name in vmi.template_units)
+    raw = _raw(draft, pod, (*held, *templates), missing) if is_known else {}
     if draft.snapshot.settings.raw_names is RawNames.DENIED:
         barred += [gate_reasons.RawNameDenied(name, units) for name, units in sorted(raw.items())]
     return Start(
