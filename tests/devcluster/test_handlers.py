@@ -123,8 +123,10 @@ async def test_no_guest_of_an_unknown_name_can_end():
 async def test_a_guest_whose_launcher_is_deleted_shuts_down():
     fake = a_cluster()
     fake.put(kinds.VMIS, running_vmi())
-    fake.put(kinds.PODS, running_launcher(deletionGracePeriodSeconds=60, **GOING))
+    fake.put(kinds.PODS, running_launcher())
     async with simulating(fake) as rig:
+        await asyncio.sleep(5)
+        fake.put(kinds.PODS, running_launcher(deletionGracePeriodSeconds=60, **GOING))
         await rig.vmi_until(phase("Succeeded"))
         await rig.pod_until(phase("Succeeded"))
 
@@ -207,6 +209,16 @@ async def test_a_migration_goes_through_its_steps_and_the_source_ends():
         "gpu-2",
         "gpu-2",
     )
+
+
+async def test_a_migration_begins_only_when_its_target_is_named():
+    fake = a_cluster()
+    vmi = migrating()
+    del vmi["metadata"]["labels"]["kubevirt.io/migrationTargetNodeName"]
+    fake.put(kinds.VMIS, vmi)
+    async with simulating(fake):
+        await asyncio.sleep(60)
+    assert not [w for w in fake.writes if w.kind == kinds.VMIS]
 
 
 async def test_a_migration_that_fails_leaves_the_guest_where_it_was():

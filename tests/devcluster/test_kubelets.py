@@ -90,6 +90,16 @@ async def test_a_pod_that_ended_has_given_its_units_back():
         assert list(rig.sim.kubelets.units_on("gpu-1")) == ["two"]
 
 
+async def test_a_pod_whose_object_was_removed_by_force_has_no_units_any_more():
+    fake = a_cluster(units=2)
+    fake.put(kinds.PODS, launcher(uid="one"))
+    async with simulating(fake) as rig:
+        await rig.pod_until(phase("Running"), "virt-launcher-one")
+        await fake.delete(kinds.PODS, "virt-launcher-one", NAMESPACE)
+        fake.put(kinds.PODS, launcher(uid="two"))
+        await rig.pod_until(phase("Running"), "virt-launcher-two")
+
+
 async def test_units_that_are_lost_refuse_new_pods_and_keep_running_ones():
     fake = a_cluster()
     fake.put(kinds.PODS, launcher(uid="one"))
