@@ -1,5 +1,7 @@
 """AdmissionReviews are read as kube-apiserver writes them, and answered in its words."""
 
+import base64
+import json
 from typing import Any
 
 import pytest
@@ -150,3 +152,12 @@ def test_an_object_without_a_name_is_called_by_its_prefix() -> None:
     nameless = Review(uid="u", operation="CREATE", generate_name="a-")
 
     assert (nameless.title, REVIEW.title) == ("a-*", "a")
+
+
+def test_a_patch_goes_as_json_patch_in_base64():
+    operations = ({"op": "remove", "path": "/a~1b"}, {"op": "add", "path": "/c", "value": "ä"})
+    found = review.document(review.Allowed(patch=operations))
+    assert found.keys() == {"allowed", "patchType", "patch"}
+    assert found["patchType"] == "JSONPatch"
+    assert json.loads(base64.b64decode(found["patch"])) == list(operations)
+    assert review.document(review.Allowed()) == {"allowed": True}
