@@ -2,11 +2,11 @@
 
 import pytest
 
-from tests.contract import cases
+from tests.contract import cases, pod_cases
 from tests.fakes.cluster import FakeCluster
 
 
-@pytest.mark.parametrize("case", cases.CASES, ids=lambda case: case.__name__)
+@pytest.mark.parametrize("case", pod_cases.CASES, ids=lambda case: case.__name__)
 @pytest.mark.timeout(5)
 async def test_the_fake(case: cases.Case):
     await case(FakeCluster(with_status=[cases.THING]), "contract")

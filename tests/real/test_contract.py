@@ -10,7 +10,7 @@ import pytest_asyncio
 from devcluster.plane import ControlPlane
 from gpu.cluster import client, errors
 from gpu.objects import kinds
-from tests.contract import cases
+from tests.contract import cases, pod_cases
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -68,7 +68,7 @@ async def api(plane: ControlPlane) -> AsyncIterator[client.Client]:
         await admin.delete(kinds.CRDS, cases.THING.resource)
 
 
-@pytest.mark.parametrize("case", cases.CASES, ids=lambda case: case.__name__)
+@pytest.mark.parametrize("case", pod_cases.CASES, ids=lambda case: case.__name__)
 async def test_the_real_one(api: client.Client, case: cases.Case):
     namespace = f"contract-{next(NUMBERS)}"
     await api.create(kinds.NAMESPACES, {"metadata": {"name": namespace}})

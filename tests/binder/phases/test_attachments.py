@@ -320,3 +320,13 @@ def test_a_deleted_claim_is_left_to_phase_release():
 def test_a_set_in_quarantine_is_left_alone():
     scene = of(a_user(ended=["p"]), skip={"tenant-a/x"})
     assert decided(scene) == ()
+
+
+@pytest.mark.parametrize(("phase", "goes"), [("Scheduling", False), ("Failed", True)])
+def test_a_template_claim_of_a_start_that_lives_is_that_starts(phase, goes):
+    """Phase gates takes it up, or deletes it when the start does not fit any more."""
+    owner = {"kind": "VirtualMachineInstance", "name": "vm", "uid": "vmi-1", "controller": True}
+    labels = {"gpu.cozystack.io/template-claim": "true"}
+    meta = {"labels": labels, "creationTimestamp": LONG_AGO, "ownerReferences": [owner]}
+    scene = a_scene(claims=[raws.a_claim(meta=meta)], vmis=[raws.a_vmi(phase=phase)])
+    assert bool(decided(scene)) is goes
