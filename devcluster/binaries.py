@@ -19,13 +19,14 @@ from datetime import timedelta
 from pathlib import Path
 from typing import IO
 
-from devcluster import clock, errors, patched, processes, progress, recipes, toolchain
+from devcluster import clock, commands, errors, patched, processes, progress, recipes, toolchain
 from devcluster.recipes import Binary
 
 _KEPT = timedelta(days=30)
 _MARKED_AGAIN = timedelta(days=1)  # a write now and then says enough
 _LOCK_POLL = 0.2
 _INTERRUPT_GRACE = 10.0
+_FETCH = 1200.0
 _NO_SPACE = "no space left on device"
 
 
@@ -62,10 +63,11 @@ async def build(folder: Path | None = None, modules: Path = recipes.MODULES) -> 
         async with _only_builder(folder):
             # Looked at again: whoever built before us may have made them.
             wanted = _missing(places)
-            for number, binary in enumerate(wanted):
-                left = len(wanted) - number - 1
-                with progress.step(_announced(binary), left=f"{left} left"):
-                    await _build_one(binary, places[binary.name], go, modules / binary.module)
+            async with _fetched_ahead(wanted, go, modules):
+                for number, binary in enumerate(wanted):
+                    left = len(wanted) - number - 1
+                    with progress.step(_announced(binary), left=f"{left} left"):
+                        await _build_one(binary, places[binary.name], go, modules / binary.module)
     except OSError as error:
         raise _disk_error(folder, error) from error
     _tend(folder, places)
@@ -132,6 +134,32 @@ def _locked(lock: IO[str]) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+@asynccontextmanager
+async def _fetched_ahead(
+    wanted: Sequence[Binary], go: toolchain.Go, modules: Path
+) -> AsyncIterator[None]:
+    """Have the sources of later modules come while the first compiles: a compiler needs no network."""
+    packages: dict[str, list[str]] = {}
+    for binary in wanted:
+        packages.setdefault(binary.module, []).append(binary.package)
+
+    async def fetch() -> None:
+        for module in list(packages)[1:]:
+            argv = (str(go.path), f"-C={modules / module}", "list", "-deps", *packages[module])
+            # What cannot be fetched now is the build's to say.
+            with contextlib.suppress(errors.CommandError):
+                await commands.run(argv, env=toolchain.environment(), within=_FETCH)
+
+    # A group would wrap what a build raises; this task is awaited below, and raises nothing.
+    task = asyncio.create_task(fetch())  # noqa: TID251
+    try:
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
 
 
 async def _build_one(binary: Binary, place: Path, go: toolchain.Go, module: Path) -> None:

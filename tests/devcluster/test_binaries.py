@@ -16,7 +16,11 @@ from devcluster import binaries, errors, recipes, toolchain
 FAKE_GO = """\
 #!/bin/sh
 if [ "$1" = version ]; then echo "go version go${FAKE_GO_VERSION:-1.26.8} linux/amd64"; exit 0; fi
-case "$2$3" in list*) echo "$FAKE_GO_MODULE"; exit 0;; mod*) exit 0;; esac
+case "$2$3" in
+  list-deps) echo "$1" >>"$FAKE_GO_CALLS.fetched"; exit "${FAKE_GO_FETCH:-0}";;
+  list*) echo "$FAKE_GO_MODULE"; exit 0;;
+  mod*) exit 0;;
+esac
 while [ $# -gt 0 ]; do [ "$1" = -o ] && out=$2; shift; done
 echo "$out" >>"$FAKE_GO_CALLS"
 echo binary >"$out"
@@ -100,6 +104,19 @@ async def test_all_are_built_once_and_then_taken_from_the_cache(desk: Desk):
     )
     assert await desk.build() == places
     assert desk.built() == []
+
+
+@pytest.mark.parametrize("status", ["0", "1"])
+async def test_sources_of_later_modules_come_while_the_first_is_built(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, status: str
+):
+    monkeypatch.setenv("FAKE_GO_FETCH", status)
+    await desk.build()
+    assert desk.built() == ALL
+    fetched = desk.calls.with_suffix(".fetched").read_text().split()
+    assert [Path(line).name for line in fetched] == ["kubernetes", "helm", "kubevirt"]
+    await desk.build()
+    assert desk.calls.with_suffix(".fetched").read_text().split() == fetched
 
 
 @pytest.mark.parametrize(
