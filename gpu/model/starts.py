@@ -181,7 +181,7 @@ def _start(draft: Draft, vmi: VMI, pod: Pod, shared: ClaimSet | None) -> Start:
     others = [claim for claim in (shared.kept if shared else ()) if claim.key not in own | made]
     if any(claim.attached_to for claim in others):
         barred.append(refusals.GuestMayRun())  # an earlier guest of the VM has not let go of it
-    if _has_other_pod(draft, vmi, pod):
+    if _has_other_pod(draft, vmi, pod, (*held, *templates)):
         barred.append(refusals.GuestMayRun())
     # What nobody can name a claim for is not what was asked for by name.
     is_known = not barred and all(name in draft.snapshot.classes for name in vmi.template_units)
@@ -252,14 +252,18 @@ def is_of(claim: GPUClaim, vmi: VMI) -> bool:
     )
 
 
-def _has_other_pod(draft: Draft, vmi: VMI, pod: Pod) -> bool:
-    """Say whether another pod of the VMI may run: its temporary pod may not be over yet."""
+def _has_other_pod(draft: Draft, vmi: VMI, pod: Pod, claims: Iterable[GPUClaim]) -> bool:
+    """Say whether another pod of the VMI may run: its temporary pod may not be over yet.
+
+    One that is noted to have ended is listed on, also when its object is gone.
+    """
     namespace = vmi.meta.namespace
+    noted = [claim.attached_to.pods for claim in claims if claim.attached_to]
+    over = {one.uid for some in noted for one in some if one.ended} | {pod.meta.uid}
     return any(
         guests.is_open(draft.snapshot, namespace, uid)
         and not guests.is_gated(draft.snapshot, namespace, uid)
-        for uid in vmi.active_pods
-        if uid != pod.meta.uid
+        for uid in vmi.active_pods.keys() - over
     )
 
 

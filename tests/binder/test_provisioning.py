@@ -91,6 +91,16 @@ async def test_nothing_of_it_expires_however_long_the_import_takes(waited):
     assert stands(rig) == {"a": "n1", gated.template(): "n1"}
 
 
+async def test_a_temporary_pod_that_is_listed_on_when_it_is_gone_holds_no_launcher_back():
+    rig = await in_the_hole()
+    rig.store(
+        vmis=[vmi(TEMPORARY, LAUNCHER, phase="Scheduling")],
+        pods=[gated.a_launcher(uid=LAUNCHER, units=2)],
+    )
+    await rig.until_still()
+    assert pinned(rig) == "n1"
+
+
 async def test_the_temporary_pod_and_the_launcher_are_never_let_through_at_once():
     rig = Rig()
     rig.store(
