@@ -11,6 +11,7 @@ import asyncio
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from typing import Any, Final
 
 from gpu import keys
@@ -35,6 +36,8 @@ SECONDS: Final = 2.0
 """A start is answered within this, allowed or not."""
 UNDO: Final = 0.5
 """Seconds of these that are kept for undoing."""
+_INSTANT: Final = timedelta(seconds=1)
+"""What two stored times differ by at least."""
 PAUSE: Final = 0.05
 """Seconds before a call is made again that got no answer."""
 
@@ -49,10 +52,10 @@ class _FailedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Write:
-    """An attachment that was sent: what it was made of, and the id it carries."""
+    """An attachment that was sent, and the claim it was made of."""
 
     before: GPUClaim
-    admission: str
+    wanted: Attachment
 
 
 @dataclass(slots=True)
@@ -139,9 +142,7 @@ class Starts:
         asked, wanted = attempt.asked, attempt.plan.to_attach
         if not wanted:
             return
-        attempt.mine = await self._vmi(asked.namespace, asked.name)
-        if attempt.mine is not None and not _is_going(attempt.mine):
-            raise _FailedError(vmis.taken(asked))
+        await self._look(attempt)
         planned = [(claim, await self._planned(attempt, claim)) for claim in wanted]
         against = tuple(found for _, found in planned if isinstance(found, Objection))
         if against:
@@ -149,6 +150,17 @@ class Starts:
         for claim, found in planned:
             if isinstance(found, Attachment):
                 await self._store(attempt, claim, found)
+
+    async def _look(self, attempt: _Attempt) -> None:
+        """Read the VMI of the start's own name, and forget what was read of others.
+
+        Always after the claims: whose uid one of those has is there then, or was.
+        """
+        asked = attempt.asked
+        attempt.others.clear()
+        attempt.mine = await self._vmi(asked.namespace, asked.name)
+        if attempt.mine is not None and not _is_going(attempt.mine):
+            raise _FailedError(vmis.taken(asked))
 
     async def _planned(self, attempt: _Attempt, claim: GPUClaim) -> Attachment | Objection:
         """Return the claim's attachment to this start, or why it cannot be had."""
@@ -162,10 +174,14 @@ class Starts:
             used = resolving.in_use(claim, vmi, self._clock.now(), grace)
             if used is not None:
                 return _objection(attempt, used)
+        admission, since = self._id(attempt, claim), self._clock.now()
+        if before is not None and before.admission == admission and before.since is not None:
+            # Another instant than that of the call before, so that it does not take this for its own.
+            since = max(since, before.since + _INSTANT)
         return Attachment(
             vmi=asked.name,
-            admission=self._id(attempt, claim),
-            since=self._clock.now(),
+            admission=admission,
+            since=since,
             pods=attaching.left_behind(claim, vmi),
         )
 
@@ -188,7 +204,7 @@ class Starts:
             attempt.admissions[name] = wanted.admission
             if attempt.asked.dry_run:
                 return
-            attempt.sent.append(_Write(claim, wanted.admission))
+            attempt.sent.append(_Write(claim, wanted))
             outcome = await self._patch(attempt.asked, claim, wanted)
             if outcome is None:
                 return
@@ -202,8 +218,7 @@ class Starts:
                 attempt.sent.pop()
             else:
                 await asyncio.sleep(PAUSE)
-            # Its VMI may have come or gone as well.
-            attempt.others.pop(found.attached_to.vmi if found.attached_to else "", None)
+            await self._look(attempt)
             planned = await self._planned(attempt, found)
             if isinstance(planned, Objection):
                 raise _FailedError(vmis.denied(attempt.asked, (planned,)))
@@ -292,15 +307,14 @@ class Starts:
             return
 
     async def _give_back(self, attempt: _Attempt, write: _Write) -> None:
-        before = write.before
-        was = before.attached_to
-        if was is not None and was.admission == write.admission:
+        """Put an attachment back to what it was, unless another call has taken it on since."""
+        before, was = write.before, write.before.attached_to
+        if was is not None and was.admission == write.wanted.admission:
             return  # it was attached to this name before, by a call that was made again
         while True:
             try:
                 found = await self._claim(attempt, ClaimName(before.meta.name))
-                ours = found.attached_to
-                if ours is None or ours.uid or ours.admission != write.admission:
+                if not _is_same(found.attached_to, write.wanted):
                     return
                 if await self._patch(attempt.asked, found, was) is None:
                     return
@@ -327,6 +341,12 @@ def _is_going(vmi: VMI) -> bool:
 def _has(claim: GPUClaim, wanted: Attachment) -> bool:
     found = claim.attached_to
     return found is not None and (found.vmi, found.admission) == (wanted.vmi, wanted.admission)
+
+
+def _is_same(found: Attachment | None, written: Attachment) -> bool:
+    """Say whether an attachment is as it was written: adopted by nobody, taken on by no other call."""
+    told, wanted = (claims.format_attachment(it) or {} for it in (found, written))
+    return all(told.get(name) == wanted[name] for name in ("name", "admission", "uid", "since"))
 
 
 def _changes_use(before: GPUClaim, after: GPUClaim) -> bool:

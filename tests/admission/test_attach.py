@@ -197,6 +197,17 @@ async def test_who_loses_a_later_claim_gives_back_the_earlier_ones(site):
     assert {**site.attached("a"), "since": 0} == {**before, "since": 0}
 
 
+async def test_who_gives_up_leaves_what_another_call_of_the_name_has_taken_on(site):
+    """Both have one id: the second was stored with it."""
+    site.claim("a")
+    site.claim("b")
+    await site.create("other", "b")
+    site.stale = {it["metadata"]["name"]: it for it in site.raw(kinds.GPU_CLAIMS)}
+    responses = await asyncio.gather(site.create("vm", "a", "b"), site.create("vm", "a"))
+    assert [it["allowed"] for it in responses] == [False, True]
+    assert site.attached("a")["admission"] == ids(responses[1])["a"]
+
+
 @pytest.mark.parametrize("executed", [False, True], ids=["lost", "answer-lost"])
 async def test_a_write_without_an_answer_is_looked_after(site, executed):
     site.api.fail(Fault(at=1, executed=executed))
