@@ -32,6 +32,8 @@ async def site(binaries_built, tmp_path_factory):
         await opened.tenant(A)
         await opened.order(A, "pair", "h100", 2)
         await opened.bound(A, "pair", within=30)
+        # The claim keeps its units, and no launcher is let past the gate.
+        await kv.admin.patch(kinds.NODES, "kv-1", {"spec": {"unschedulable": True}})
         yield opened
 
 
@@ -113,8 +115,7 @@ async def test_a_vm_without_gpus_starts_without_us(site):
     await site.admin.create(kinds.VMS, a_vm("plain", []))
     pod = await launcher(site, "plain")
     assert "schedulingGates" not in pod["spec"]
-    # It has a node by now, where nobody plays kubelet: it stays until the plane goes.
-    await site.admin.delete(kinds.VMS, "plain", A)
+    await gone(site, "plain")
 
 
 async def test_a_raw_name_never_becomes_a_vmi(site):
