@@ -21,7 +21,11 @@ NAMESPACE: Final = "cozy-system"
 API_SERVICE: Final = f"{keys.CATALOG_VERSION}.{keys.CATALOG_GROUP}"
 ORDERS_WAIT: Final[Mapping[str, Any]] = {"orderWebhook": {"enabled": False}}
 """Values with which an order is taken unjudged and waits: also where no process is up to judge it."""
-UNATTENDED: Final[Mapping[str, Any]] = {**ORDERS_WAIT, "quotaGate": {"enabled": False}}
+UNATTENDED: Final[Mapping[str, Any]] = {
+    **ORDERS_WAIT,
+    "quotaGate": {"enabled": False},
+    "vmWebhooks": {"enabled": False},
+}
 """Values without webhooks, for a plane on which no process is up to answer them."""
 SLICE_PORT: Final = "https"  # the name of the Service's port; slices must repeat it
 
