@@ -77,7 +77,10 @@ def _is_idle(draft: Draft, mate: GPUClaim) -> bool:
     vmi = draft.snapshot.vmis.get(ObjectKey(mate.meta.namespace, attachment.vmi))
     if vmi is None or vmi.meta.uid != attachment.uid or vmi.started or vmi.ended:
         return False
-    recorded = {pod.uid for pod in attachment.pods if not pod.ended} | vmi.active_pods.keys()
+    noted = [pod for pod in attachment.pods if not pod.ended]
+    if any(pod.node for pod in noted):
+        return False  # it is on its way there: the leader notes the node before it lets one through
+    recorded = {pod.uid for pod in noted} | vmi.active_pods.keys()
     pods = (draft.snapshot.pods.get((mate.meta.namespace, uid)) for uid in recorded)
     return all(pod is not None and (coverage.is_at_gate(pod) or not pod.live) for pod in pods)
 

@@ -152,3 +152,21 @@ async def test_a_bound_claim_says_why_its_vm_waits_and_takes_it_back():
     await rig.until_still()
     assert pinned(rig) == "n1"
     assert waits(rig, "a") == ""
+
+
+async def test_an_order_that_the_vm_names_takes_no_claim_away_from_a_launcher_just_let_through():
+    """Until the pin is seen the launcher looks as if it waited, and its claim as if it were idle."""
+    start = a_start(held=("a",), asks=1)
+    rig = a_rig(
+        nodes=[raws.a_node("n1", units=1), "n2"],
+        claims=[held("a"), raws.a_claim("x", at=9, count=2, meta=gated.OURS)],
+        starts=[start],
+        lag=True,
+    )
+    rig.store(vms=[raws.a_vm("vm", claims=["a", "x"])])
+    await rig.once()
+    assert (pinned(rig), stands(rig, "a")[1]) == ("n1", "n1")
+    rig.window.show()
+    await rig.until_still()
+    assert (pinned(rig), stands(rig, "a")[1]) == ("n1", "n1")
+    assert stands(rig, "x")[0] == "Pending"
