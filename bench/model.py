@@ -7,7 +7,7 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import Final
 
-from bench import attached, forest, house, scrape
+from bench import attached, forest, house, scrape, starts
 from bench.figures import Collected, Goal, Sense, Take
 from gpu.binder.changes import Place
 from gpu.model import orders
@@ -56,6 +56,8 @@ def measure(rounds: int, say: Callable[[str], None], got: Collected) -> None:
     _cannot_fit(got)
     say("model: budgets in a deep tree of tenants")
     forest.measure(got)
+    say("model: starts at the gate")
+    starts.measure(rounds, got)
 
 
 def _passes(held: int, nodes: int, rounds: int, got: Collected) -> None:
