@@ -206,7 +206,7 @@ def test_the_chart_puts_the_namespace_of_kubevirt_into_the_text():
 
 
 @pytest.mark.parametrize("vm_webhooks", [False, True], ids=["without", "with"])
-def test_units_of_the_webhook_are_excepted_only_where_the_webhook_is(vm_webhooks: bool):
+def test_units_of_the_webhook_are_excepted_only_where_the_webhook_is(vm_webhooks):
     """Without it the reserved name would be anybody's to take."""
     found = {
         policy.topic: "'gpuclaim-'" in policy.validations[0].expression
