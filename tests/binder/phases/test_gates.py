@@ -1,11 +1,15 @@
 """Phase gates, in whole passes: launchers at the gate are let through with their claims, or wait."""
 
+import pytest
+
 from gpu import keys
+from gpu.cluster import errors
 from gpu.objects import kinds
 from gpu.objects.meta import ObjectKey
 from tests.binder import gated, raws
 from tests.binder.gated import a_start, held
 from tests.binder.rig import Rig
+from tests.fakes.cluster import Fault
 
 
 def a_rig(*, nodes=("n1",), claims=(), quotas=None, classes=None, starts=(), **more):
@@ -170,3 +174,43 @@ async def test_an_order_that_the_vm_names_takes_no_claim_away_from_a_launcher_ju
     await rig.until_still()
     assert (pinned(rig), stands(rig, "a")[1]) == ("n1", "n1")
     assert stands(rig, "x")[0] == "Pending"
+
+
+@pytest.mark.parametrize("executed", [True, False])
+async def test_a_pin_without_an_answer_is_outrun_and_the_launcher_is_let_through_once(executed):
+    rig = a_rig(starts=[a_start(units={"h100": 2}), a_start("late", units={"h100": 2}, at=9)])
+    rig.cluster.fail(Fault(at=5, executed=executed))
+    first = await rig.once()
+    assert [it.change for it in first.failed] == ["Pin"]
+    assert first.aborted
+    await rig.until_still()
+    assert keys.OUTRUN_LABEL in pod(rig)["metadata"]["labels"]
+    assert (pinned(rig), pinned(rig, "pod-late")) == ("n1", "n1")
+    pins = [it for it in rig.cluster.writes if it.kind == kinds.PODS and "spec" in (it.body or {})]
+    assert len(pins) == (2 if executed else 3)
+
+
+async def test_a_pin_that_conflicts_is_decided_anew_in_the_next_pass():
+    rig = a_rig(starts=[a_start(units={"h100": 2})])
+    conflict = errors.from_status({"code": 409, "reason": "Conflict", "message": "modified"})
+    rig.cluster.fail(Fault(at=3, executed=False, error=conflict))
+    report = await rig.once()
+    assert (report.only_conflicts, report.aborted, pinned(rig)) == (True, False, None)
+    assert stands(rig, gated.template())[:2] == ("Bound", "n1")
+    await rig.until_still()
+    assert pinned(rig) == "n1"
+
+
+async def test_a_refused_pin_leaves_its_claims_held_and_others_start():
+    """A policy of somebody else may refuse an update of the pod."""
+    rig = a_rig(starts=[a_start(units={"h100": 2}), a_start("late", units={"h100": 2}, at=9)])
+    denied = errors.from_status({"code": 403, "reason": "Forbidden", "message": "no"})
+    end = rig.cluster.refuse(lambda it: it.kind == kinds.PODS and it.key.name == "pod-vm", denied)
+    report = await rig.once()
+    assert report.quarantined == 1
+    assert (pinned(rig), pinned(rig, "pod-late")) == (None, "n1")
+    assert stands(rig, gated.template())[:2] == ("Bound", "n1")
+    end()
+    rig.clock.advance(400)
+    await rig.until_still()
+    assert pinned(rig) == "n1"
