@@ -218,6 +218,8 @@ def test_units_of_the_webhook_are_excepted_only_where_the_webhook_is(vm_webhooks
 
 def test_the_chart_carries_the_policy_of_either_value():
     text = bundle.chart_file()
-    assert text.count("name: cozystack-gpu-vmi-raw-names-policy\n  labels") == 3, "two, and bindings"
+    assert text.count("name: cozystack-gpu-vmi-raw-names-policy\n  labels") == 3, (
+        "two, and bindings"
+    )
     assert text.count("and (not .Values.vmWebhooks.enabled) (.Cap") == 1
     assert text.count("and .Values.vmWebhooks.enabled (.Cap") == 1
