@@ -100,6 +100,8 @@ class Reflector(Generic[T]):
         self.failures = 0
         self.failing_since: float | None = None
         """Loop time of the first failure since the server was last heard; None while all is well."""
+        self.is_watching = False
+        """A watch is open: what changes now is on its way."""
         self._api = api
         self._scope = scope
         self._pace = pace
@@ -188,6 +190,7 @@ class Reflector(Generic[T]):
         except TimeoutError:
             return
         finally:
+            self.is_watching = False
             self._wait = None
             if loop.time() - started >= self._pace.steady:
                 self._row = 0
@@ -205,7 +208,7 @@ class Reflector(Generic[T]):
             resource_version=self._version,
             timeout_seconds=int(self._pace.watch_least * (1 + self._jitter())),
             idle=self._pace.idle,
-            opened=self._heard,
+            opened=self._opened,
         )
 
     def _take(self, event: wire.WatchEvent) -> None:
@@ -220,6 +223,10 @@ class Reflector(Generic[T]):
         version = meta.get("resourceVersion") if isinstance(meta, dict) else None
         if isinstance(version, str) and version:
             self._version = version
+
+    def _opened(self) -> None:
+        self.is_watching = True
+        self._heard()
 
     def _heard(self) -> None:
         """Note that the server answers."""

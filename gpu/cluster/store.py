@@ -84,6 +84,11 @@ class Store(Generic[T]):
         """Return one object, or None when it is not there or malformed."""
         return self._objects.get(key)
 
+    def version_of(self, key: ObjectKey) -> str:
+        """Return the version one object is held at, well-formed or not; empty when it is not there."""
+        held = self._objects.get(key)
+        return held.meta.resource_version if held else self._versions.get(key, "")
+
     def in_namespace(self, namespace: str) -> tuple[T, ...]:
         """Return the objects of one namespace in name order, without a look at any other."""
         first = bisect.bisect_left(self._order, ObjectKey(namespace, ""))
@@ -221,12 +226,8 @@ class Store(Generic[T]):
             return True
         return self._malformed.pop(key, None) is not None
 
-    def _held_version(self, key: ObjectKey) -> str:
-        held = self._objects.get(key)
-        return held.meta.resource_version if held else self._versions.get(key, "")
-
     def _is_old(self, key: ObjectKey, version: str, *, equal: bool = True) -> bool:
-        held, new = _number(self._held_version(key)), _number(version)
+        held, new = _number(self.version_of(key)), _number(version)
         return bool(held and new) and (new <= held if equal else new < held)
 
     def _advance(self, version: str) -> None:

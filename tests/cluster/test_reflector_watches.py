@@ -38,6 +38,16 @@ async def test_the_next_watch_begins_where_a_bookmark_said(server):
     assert len(server.asked("list")) == 1
 
 
+async def test_a_watch_is_said_to_be_open_from_its_answer_to_its_end(server):
+    server.lists += [listed(version=7)]
+    server.watches += [watched(event("ADDED", thing("a", 8, n=1)), then="hang")]
+    async with server.client() as api, reading(api) as seen:
+        assert not seen.reflector.is_watching
+        await seen.until(lambda: seen.reflector.is_watching)
+        await seen.holds(a=1)
+    assert not seen.reflector.is_watching
+
+
 async def test_the_end_of_a_watch_is_no_failure(server):
     server.lists += [listed(version=7)]
     server.watches += [watched(event("ADDED", thing("a", 8, n=1)))]
