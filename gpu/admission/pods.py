@@ -14,14 +14,13 @@ from gpu.admission.jsonpatch import Editor
 from gpu.admission.review import Allowed, Answer, Denied, Review
 from gpu.config import Config, RawPlacement
 from gpu.errors import DecodeError
-from gpu.model.premises import CLASS, NOTHING
+from gpu.model.premises import NOTHING, Premises, of_object
 from gpu.objects import kubevirt, pods
 from gpu.objects.claims import GPUClaim
 from gpu.objects.classes import GPUClass, Toleration
 from gpu.objects.decode import Fields
 from gpu.objects.kinds import PODS
 from gpu.objects.meta import ObjectKey
-from gpu.units import ClassName
 from gpu.world import World
 
 
@@ -50,14 +49,13 @@ def answer(asked: Review, world: World, config: Config) -> Answer:
     if keys.PLACEMENT_GATE not in gates:
         before = spec.raw.get("schedulingGates") or []
         editor.put(("spec", "schedulingGates"), [*before, {"name": keys.PLACEMENT_GATE}])
-    offers, is_whole = _classes(asked, world, record)
+    offers, missing = _classes(asked, world, record)
     added = [one for one in _tolerations(offers) if one not in present]
     if added:
         before = spec.raw.get("tolerations") or []
         editor.put(("spec", "tolerations"), [*before, *added])
     # Tolerations come now or never.
-    rests_on = NOTHING if is_whole else CLASS | {GPUClaim}
-    return Allowed(patch=tuple(editor.operations), rests_on=rests_on)
+    return Allowed(patch=tuple(editor.operations), rests_on=missing)
 
 
 def _is_pod(asked: Review) -> bool:
@@ -74,14 +72,17 @@ def _is_raw(record: str) -> bool:
     return kubevirt.parse_resolved(record) == ({}, {})
 
 
-def _classes(asked: Review, world: World, record: str) -> tuple[list[GPUClass], bool]:
-    """Return the classes of what the record names, by name, and whether all of them are known."""
+def _classes(asked: Review, world: World, record: str) -> tuple[list[GPUClass], Premises]:
+    """Return the classes of what the record names, by name, and the objects that are not known."""
     held, template = kubevirt.parse_resolved(record) or ({}, {})
-    found = [world.snapshot.claim(ObjectKey(asked.namespace, name)) for name in held]
-    names: set[ClassName] = {claim.class_name for claim in found if claim is not None}
-    names |= template.keys()
-    offers = [world.snapshot.classes.get(name) for name in sorted(names)]
-    return [one for one in offers if one is not None], None not in found and None not in offers
+    claims = {name: world.snapshot.claim(ObjectKey(asked.namespace, name)) for name in held}
+    names = {claim.class_name for claim in claims.values() if claim is not None} | template.keys()
+    offers = {name: world.snapshot.classes.get(name) for name in sorted(names)}
+    missing = [
+        *(of_object(GPUClaim, name, asked.namespace) for name, it in claims.items() if it is None),
+        *(of_object(GPUClass, name) for name, it in offers.items() if it is None),
+    ]
+    return [one for one in offers.values() if one is not None], NOTHING.union(*missing)
 
 
 def _tolerations(offers: list[GPUClass]) -> Iterator[dict[str, Any]]:

@@ -14,7 +14,7 @@ from gpu.admission import review
 from gpu.admission.jsonpatch import Editor, Operation
 from gpu.admission.review import About, Cause, Denied, Review
 from gpu.config import Config
-from gpu.model import references, resolving, start_refusals
+from gpu.model import premises, references, resolving, start_refusals
 from gpu.model.references import Entry, Held, OfClass, Place, References, Target
 from gpu.model.resolving import Objection, Resolution, Start
 from gpu.objects import kubevirt
@@ -117,7 +117,7 @@ def denied(asked: Review, found: tuple[Objection, ...]) -> Denied:
         message=f"VM {asked.title}: {'; '.join(lines)}",
         causes=causes,
         about=_about(asked),
-        rests_on=min(map(resolving.premises, found), key=len),
+        rests_on=premises.lightest(map(resolving.premises, found)),
     )
 
 

@@ -1,10 +1,12 @@
-"""Premises: the kinds of objects that a refusal rests on. Where these are current the refusal stands.
+"""Premises: the objects and kinds of objects that a refusal rests on. Where these are current it stands.
 
-What is refused for several reasons is refused while one of them stands, so the reason that rests on
+One object that is named can be read; of a whole kind only the watch tells what there is. What is
+refused for several reasons is refused while one of them stands, so the reason that rests on
 least is enough to be certain. Nothing here says what a refusal is worded with.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Final, assert_never
 
 from gpu.model import eligibility, placement, refusals
@@ -15,14 +17,24 @@ from gpu.objects.claims import GPUClaim
 from gpu.objects.classes import GPUClass
 from gpu.objects.config_maps import ConfigMap
 from gpu.objects.kubevirt import VM, VMI, KubeVirt
-from gpu.objects.meta import HasMeta
+from gpu.objects.meta import HasMeta, ObjectKey
 from gpu.objects.nodes import GPUNode, Node
 from gpu.objects.pods import Pod
 from gpu.objects.tenants import Namespace, TenantQuota, TenantRelease
-from gpu.units import ClassName, Units
+from gpu.units import ClassName, TenantName, Units
 
-Premises = frozenset[type[HasMeta]]
-"""Kinds of objects, by the views they are read as."""
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """One object by its name, whether it is there or not."""
+
+    view: type[HasMeta]
+    """What it is read as."""
+    key: ObjectKey
+
+
+Premises = frozenset[type[HasMeta] | Named]
+"""Whole kinds, by the views they are read as, and single objects."""
 
 NOTHING: Final[Premises] = frozenset()
 """What is asked is enough."""
@@ -38,28 +50,37 @@ TURNS: Final[Premises] = ROOM | BUDGET | {Namespace, VM}
 _KEYS: Final[Premises] = frozenset({GPUClass, ConfigMap})
 
 
+def of_object(view: type[HasMeta], name: str, namespace: str = "") -> Premises:
+    """Return what rests on one object alone."""
+    return frozenset({Named(view, ObjectKey(namespace, name))})
+
+
+def lightest(found: Iterable[Premises]) -> Premises:
+    """Return the one of several that is known soonest: fewest kinds, then fewest objects."""
+    return min(found, key=_weight, default=NOTHING)
+
+
 def least(found: Iterable[Refusal], snapshot: Snapshot) -> Premises:
     """Return what the one of an order's refusals rests on that rests on least."""
-    return min((of(one, snapshot) for one in found), key=len, default=NOTHING)
+    return lightest(of(one, snapshot) for one in found)
 
 
 def of(refusal: Refusal, snapshot: Snapshot) -> Premises:
     """Return what a refusal of a new order rests on; `snapshot` is what it was judged by."""
     match refusal:
-        case refusals.NoTenant():
+        case refusals.NoTenant() | refusals.BadCount():
             found = NOTHING
         case (
             refusals.NoSuchClass()
             | refusals.ClassRetired()
             | refusals.ClassDeleting()
-            | refusals.BadCount()
             | refusals.OverMaxCount()
         ):
-            found = CLASS
+            found = of_object(GPUClass, refusal.class_name)
         case refusals.NotPermitted():
-            found = CLASS | {KubeVirt}
-        case refusals.NotEntitled():
-            found = CLASS | {Namespace}
+            found = of_object(GPUClass, refusal.class_name) | {KubeVirt}
+        case refusals.NotEntitled(name, tenant):
+            found = of_object(GPUClass, name) | set(_line(snapshot, tenant))
         case refusals.NoNodeServes() | refusals.NoNodeEligible():
             found = NODES
         case refusals.NoFreeUnits(name, wanted, _):
@@ -77,7 +98,7 @@ def of(refusal: Refusal, snapshot: Snapshot) -> Premises:
 
 def of_grant(objections: Iterable[Objection]) -> Premises:
     """Return what the one of a grant's objections rests on that rests on least."""
-    return min(map(_of_objection, objections), key=len, default=NOTHING)
+    return lightest(map(_of_objection, objections))
 
 
 def _of_objection(objection: Objection) -> Premises:
@@ -88,6 +109,17 @@ def _of_objection(objection: Objection) -> Premises:
             return BUDGET | _KEYS
         case _:  # pragma: no cover
             assert_never(objection)
+
+
+def _line(snapshot: Snapshot, tenant: TenantName) -> Iterator[Named]:
+    """Yield the namespaces whose entitlement counts for a tenant."""
+    for one in snapshot.tree.line(tenant):
+        yield Named(Namespace, ObjectKey("", one))
+
+
+def _weight(found: Premises) -> tuple[int, int]:
+    names = sum(isinstance(one, Named) for one in found)
+    return len(found) - names, names
 
 
 def _of_free(snapshot: Snapshot, name: ClassName, wanted: Units) -> Premises:

@@ -11,7 +11,7 @@ from datetime import datetime
 
 from gpu.model import attaching, cases, names, references, refusals, start_refusals, tenancy
 from gpu.model.attaching import Use
-from gpu.model.premises import CLASS, NOTHING, Premises
+from gpu.model.premises import CLASS, NOTHING, Premises, of_object
 from gpu.model.references import References
 from gpu.model.snapshot import Snapshot
 from gpu.model.start_refusals import StartRefusal
@@ -110,23 +110,25 @@ def premises(objection: Objection) -> Premises:
             | refusals.ClassDeleting()
             | refusals.OverMaxCount()
         ):
-            return CLASS
+            found = of_object(GPUClass, objection.refusal.class_name)
         case refusals.NotPermitted():
-            return CLASS | {KubeVirt}
+            found = of_object(GPUClass, objection.refusal.class_name) | {KubeVirt}
         case start_refusals.RawNameDenied():
-            return CLASS | {KubeVirt, ConfigMap}
+            found = CLASS | {KubeVirt, ConfigMap}
+        case start_refusals.ClaimMissing(name, namespace):
+            found = of_object(GPUClaim, name, namespace)
         case (
-            start_refusals.ClaimMissing()
-            | start_refusals.ClaimElsewhere()
+            start_refusals.ClaimElsewhere()
             | start_refusals.ClaimDeleting()
             | start_refusals.ClaimOfVM()
             | start_refusals.NameReserved()
         ):
-            return CLASS | {GPUClaim}
+            found = CLASS | {GPUClaim}
         case start_refusals.ClaimInUse() | start_refusals.TooManyUnits():
-            return CLASS | {GPUClaim, VMI}
+            found = CLASS | {GPUClaim, VMI}
         case _:
-            return NOTHING
+            found = NOTHING
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

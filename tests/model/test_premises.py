@@ -1,4 +1,7 @@
-"""What a refusal rests on: a change of anything else never takes it back."""
+"""What a refusal rests on: a change of anything else never takes it back.
+
+That a change of each of these can is in `test_premises_needed`.
+"""
 
 import pytest
 from hypothesis import given
@@ -8,10 +11,12 @@ from gpu import reading
 from gpu.model import counteroffers, grants, premises, refusals
 from gpu.model.counteroffers import Judgement
 from gpu.model.grants import Change
+from gpu.model.premises import Named
 from gpu.objects.claims import GPUClaim
 from gpu.objects.classes import GPUClass
 from gpu.objects.config_maps import ConfigMap
 from gpu.objects.kubevirt import VM, VMI, KubeVirt
+from gpu.objects.meta import ObjectKey
 from gpu.objects.nodes import GPUNode, Node
 from gpu.objects.pods import Pod
 from gpu.objects.tenants import Namespace, TenantQuota, TenantRelease
@@ -34,7 +39,10 @@ from tests.builders import (
 ROOM = {GPUClass, GPUNode, Node, GPUClaim, Pod, VMI}
 BUDGET = {GPUClass, GPUClaim, Pod, VMI, TenantRelease, TenantQuota, KubeVirt}
 TURNS = {*ROOM, *BUDGET, Namespace, VM}
-FIELDS = {view: name for name, view in reading.VIEWS.items()} | {ConfigMap: "settings"}
+VIEWS = reading.VIEWS | {"settings": ConfigMap}
+H100_CLASS = Named(GPUClass, ObjectKey("", "h100"))
+VGPU_CLASS = Named(GPUClass, ObjectKey("", "vgpu"))
+LINE = {Named(Namespace, ObjectKey("", name)) for name in ("tenant-a-x", "tenant-a", "tenant-root")}
 
 OVER = refusals.OverBudget("k", 2, 1, 0, "tenant-a", True, 1)  # noqa: FBT003 -- as it is built
 
@@ -43,13 +51,13 @@ OVER = refusals.OverBudget("k", 2, 1, 0, "tenant-a", True, 1)  # noqa: FBT003 --
     ("refusal", "wanted"),
     [
         (refusals.NoTenant("default"), set()),
-        (refusals.BadCount(0, 9), {GPUClass}),
-        (refusals.NoSuchClass("h100"), {GPUClass}),
-        (refusals.ClassRetired("h100"), {GPUClass}),
-        (refusals.ClassDeleting("h100"), {GPUClass}),
-        (refusals.OverMaxCount("h100", 2, 1), {GPUClass}),
-        (refusals.NotPermitted("h100", H100), {GPUClass, KubeVirt}),
-        (refusals.NotEntitled("vgpu", "tenant-a"), {GPUClass, Namespace}),
+        (refusals.BadCount(0, 9), set()),
+        (refusals.NoSuchClass("h100"), {H100_CLASS}),
+        (refusals.ClassRetired("h100"), {H100_CLASS}),
+        (refusals.ClassDeleting("h100"), {H100_CLASS}),
+        (refusals.OverMaxCount("h100", 2, 1), {H100_CLASS}),
+        (refusals.NotPermitted("h100", H100), {H100_CLASS, KubeVirt}),
+        (refusals.NotEntitled("vgpu", "tenant-a-x"), {VGPU_CLASS, *LINE}),
         (refusals.NoNodeServes("h100", H100), {GPUClass, GPUNode, Node}),
         (refusals.NoNodeEligible("h100"), {GPUClass, GPUNode, Node}),
         pytest.param(
@@ -90,7 +98,15 @@ def test_what_waits_matters_where_there_would_be_room_without_it(refusal, waits,
 def test_the_refusal_that_rests_on_least_is_enough():
     snapshot = a_snapshot(classes=[a_class()])
     found = [refusals.NoFreeUnits("h100", 9, 8), OVER, refusals.OverMaxCount("h100", 9, 4)]
-    assert premises.least(found, snapshot) == {GPUClass}
+    assert premises.least(found, snapshot) == {H100_CLASS}
+
+
+def test_single_objects_are_known_sooner_than_any_kind_and_few_sooner_than_many():
+    few, many, kind = {H100_CLASS}, {VGPU_CLASS, *LINE}, {Node}
+    found = [frozenset(kind | few), frozenset(kind), frozenset(many), frozenset(few)]
+    while found:
+        assert premises.lightest(found) == found.pop()
+    assert premises.lightest(found) == set()
 
 
 @st.composite
@@ -143,9 +159,15 @@ def elsewhere(draw: st.DrawFn) -> dict[str, object]:
 
 
 def but_for(rests_on, objects, others):
-    """The same world, with other objects of kinds that are not rested on."""
-    kept = {FIELDS[view] for view in rests_on}
-    moved = {name: found for name, found in others.items() if name not in kept}
+    """The same world, with others in place of all objects that are not rested on."""
+    moved = {}
+    for name, found in others.items():
+        kept = {it.key for it in rests_on if isinstance(it, Named) and it.view is VIEWS[name]}
+        if kept:
+            own = [it for it in objects[name] if it.meta.key in kept]
+            moved[name] = [it for it in found if it.meta.key not in kept] + own
+        elif VIEWS[name] not in rests_on:
+            moved[name] = found
     return a_snapshot(**{**objects, **moved})
 
 
@@ -154,7 +176,7 @@ ORDERS = st.builds(
     st.just("new"),
     tenant=st.sampled_from([*strategies.TENANTS[1:], "default"]),
     class_name=st.sampled_from(strategies.CLASSES),
-    count=st.integers(1, 7),
+    count=st.integers(0, 7),
 )
 
 
