@@ -4,24 +4,35 @@ A list's resourceVersion is the highest version up to which *every* source has p
 (domain contract 9): by an event, a bookmark, or a list of one object. A quiet kind has no events,
 and its bookmarks come once a minute, so before anything is published the kinds that lag are asked
 for one object each: the list's version is where that kind stood. A refusal is asked for less: that the
-kinds it rests on have come to where they stood when it was asked for.
+objects it rests on are as a direct read shows them, and that of the kinds it rests on nothing is on
+its way any more.
 """
 
 import asyncio
 import math
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol, Unpack
+from typing import Any, Final, Protocol, Unpack
 
+from gpu.cluster import errors
 from gpu.cluster.caches import WATCHED, Caches
-from gpu.cluster.options import ListOptions
+from gpu.cluster.options import GetOptions, ListOptions
+from gpu.cluster.store import Store
 from gpu.objects.kinds import Kind
-from gpu.objects.meta import HasMeta
+from gpu.objects.meta import HasMeta, ObjectKey
 from gpu.reading import Live
 from gpu.world import World
 
 SILENCE: Final = 0.005
 """Seconds without an event after which what was on its way has arrived."""
+LATE: Final = 2 * SILENCE
+"""A look that comes so late is none: what kept the loop busy kept it from reading, too."""
 _MOST_LOOKS: Final = 40
+_SETTLING_LOOKS: Final = 4
+"""A kind that is never silent is looked at so often."""
+_STEP: Final = 0.001
+"""Seconds between two looks for what is known to be on its way."""
+_NO_NAMES: Final = frozenset({"", ".", ".."})
+"""No object can be called so, and a path with them would lead elsewhere."""
 _SCOPES: Final = {row.kind: row.scope for row in WATCHED}
 """Where each kind is looked at: our rights end there too."""
 
@@ -34,8 +45,13 @@ class Page(Protocol):
         """Where the kind stood."""
 
 
-class Lists(Protocol):
-    """Whoever lists one kind."""
+class Api(Protocol):
+    """Whoever reads one kind past the cache."""
+
+    async def get(
+        self, kind: Kind, name: str, namespace: str | None = None, **how: Unpack[GetOptions]
+    ) -> dict[str, Any]:
+        """Read one object. Raises NotFound when there is none."""
 
     async def list(
         self, kind: Kind, namespace: str | None = None, **which: Unpack[ListOptions]
@@ -46,11 +62,13 @@ class Lists(Protocol):
 class CachesSource:
     """Everything the projection needs of the caches (projection.Source)."""
 
-    def __init__(self, caches: Caches, api: Lists, *, in_flight: int = 4) -> None:
+    def __init__(self, caches: Caches, api: Api, *, in_flight: int = 4) -> None:
         self._caches = caches
         self._api = api
         self._live = Live(caches)
         self._proved: dict[Kind, int] = {}
+        self._known: dict[Kind, int] = {}
+        """The newest version of each kind that a direct read has shown."""
         self._slots = asyncio.Semaphore(in_flight)
 
     @property
@@ -90,7 +108,49 @@ class CachesSource:
         kind = self._caches.kind(view)
         if self._caches[kind].has_synced:
             await self._ask(kind)
+            # Of a watch that is not open silence says nothing.
+            await _until(lambda: self.is_live(view) or self._has_arrived(kind))
             await self._silence((kind,))
+
+    def is_live(self, view: type[HasMeta]) -> bool:
+        """Say whether what is written of a kind is known to come here by itself, as it is written."""
+        kind = self._caches.kind(view)
+        store, reflector = self._caches[kind], self._caches.reflectors[kind]
+        if not store.served:
+            return True  # nothing can be written
+        is_open = store.has_synced and reflector.is_watching and reflector.failing_since is None
+        return is_open and store.resource_version >= self._known.get(kind, 0)
+
+    async def settle(self, views: Sequence[type[HasMeta]], until: float) -> None:
+        """Wait until a loop time, then for silence of kinds that are live; for a moment only.
+
+        What was written before and did not lag by more than that is shown then.
+        """
+        kinds = [self._caches.kind(view) for view in views]
+        await asyncio.sleep(until - SILENCE - asyncio.get_running_loop().time())
+        for _ in range(_SETTLING_LOOKS):
+            if await self._is_silent(kinds):
+                return
+
+    async def read(self, view: type[HasMeta], key: ObjectKey) -> None:
+        """Have one object shown as it is now, or as absent; waits on while a newer one does not come.
+
+        Raises ApiError.
+        """
+        kind = self._caches.kind(view)
+        store = self._caches[kind]
+        if not store.has_synced or key.name in _NO_NAMES or key.namespace in _NO_NAMES - {""}:
+            return
+        before = store.get(key)
+        try:
+            async with self._slots:
+                found = await self._api.get(kind, key.name, key.namespace or None)
+        except errors.NotFound:
+            await _until(lambda: _is_other(store, before))
+            return
+        version = int(found["metadata"]["resourceVersion"])
+        self._known[kind] = max(self._known.get(kind, 0), version)
+        await _until(lambda: _has_come_to(store, key, version))
 
     async def _silence(self, kinds: Sequence[Kind]) -> None:
         """Wait for events on their way: a list is answered before the last of them is read here.
@@ -98,13 +158,19 @@ class CachesSource:
         One that came after its version was published would have to wait for the next version. Nothing
         is on its way to a cache that has come as far as its list.
         """
-        before: list[int] = []
         for _ in range(_MOST_LOOKS):
-            now = [self._caches[kind].resource_version for kind in kinds]
-            if now == before or all(map(self._has_arrived, kinds)):
+            if all(map(self._has_arrived, kinds)) or await self._is_silent(kinds):
                 return
-            before = now
-            await asyncio.sleep(SILENCE)
+
+    async def _is_silent(self, kinds: Sequence[Kind]) -> bool:
+        """Look twice, and say whether nothing came in between that would have been read."""
+        loop = asyncio.get_running_loop()
+        before, began = self._come_to(kinds), loop.time()
+        await asyncio.sleep(SILENCE)
+        return loop.time() - began < LATE and self._come_to(kinds) == before
+
+    def _come_to(self, kinds: Sequence[Kind]) -> list[int]:
+        return [self._caches[kind].resource_version for kind in kinds]
 
     def _has_arrived(self, kind: Kind) -> bool:
         return self._caches[kind].resource_version >= self._proved.get(kind, math.inf)
@@ -126,3 +192,24 @@ class CachesSource:
 
     def _kinds(self) -> tuple[Kind, ...]:
         return tuple(kind for kind in self._caches.reflectors if self._caches[kind].has_synced)
+
+
+async def _until(is_so: Callable[[], bool]) -> None:
+    """Look again and again: a version that changes no view is not signalled."""
+    while True:
+        if is_so():
+            return
+        await asyncio.sleep(_STEP)
+
+
+def _has_come_to(store: Store[Any], key: ObjectKey, version: int) -> bool:
+    held = store.version_of(key)
+    return held.isdecimal() and int(held) >= version
+
+
+def _is_other(store: Store[Any], before: HasMeta | None) -> bool:
+    """Say whether an object is gone, or is another of its name by now."""
+    if before is None:
+        return True
+    now = store.get(before.meta.key)
+    return now is None or now.meta.uid != before.meta.uid

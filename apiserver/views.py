@@ -1,13 +1,18 @@
 """Views: the newest world that a webhook or a review can be asked about, made off the event loop.
 
 A view is made on demand, one at a time, of the one before it, and serves all who wait. Whoever asks
-waits a little for one as new as the question, else is answered from the last one. A refusal is not
-given before the caches of what it rests on have caught up with what was written when the question
-came: a class, a node or a budget made just before an order must not be missed.
+waits a little for one as new as the question, else is answered from the last one.
+
+A refusal is not given before what it rests on has settled: a class, a node or a budget made just before
+an order must not be missed. An object that it names is read directly: that is certain. A kind whose watch
+is well has `Pace.settle` seconds from the question on for what is on its way, and then a moment of
+silence: that is no proof. What a watch brings later than that is missed, and the refusal is wrong;
+whoever orders again is judged anew. A kind whose watch is not known to be well is proved by a consistent
+list. Where the API server does not answer in time either, a refusal stands as of a moment ago.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
@@ -18,7 +23,7 @@ from apiserver.proofs import Proofs
 from apiserver.wire import status
 from gpu.model import orders
 from gpu.model.premises import NOTHING, Premises
-from gpu.objects.meta import HasMeta
+from gpu.objects.meta import HasMeta, ObjectKey
 from gpu.reading import InThread
 from gpu.world import World
 
@@ -40,8 +45,17 @@ class Source(Protocol):
     def subscribe(self, changed: Callable[[], None]) -> Callable[[], None]:
         """Call `changed` after each change of a typed view; returns what ends it."""
 
+    def is_live(self, view: type[HasMeta]) -> bool:
+        """Say whether what is written of a kind is known to come by itself, as it is written."""
+
+    async def settle(self, views: Sequence[type[HasMeta]], until: float) -> None:
+        """Wait until a loop time, then for silence of kinds that are live; for a moment only."""
+
     async def prove(self, view: type[HasMeta]) -> None:
         """Have one kind catch up with now. Raises when the API server does not answer."""
+
+    async def read(self, view: type[HasMeta], key: ObjectKey) -> None:
+        """Have one object shown as it is now. Raises when the API server does not answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +66,8 @@ class Pace:
     """A question waits this long for a view as new as itself."""
     oldest: float = 5.0
     """A view that something newer has been known for so long answers nobody any more."""
+    settle: float = 0.02
+    """So long after its question a refusal waits for what is on its way. Watches lag by 1 to 10 ms."""
     prove: float = 0.5
     """A refusal waits so long for the caches to catch up."""
     longest: float = 1.5
@@ -91,7 +107,7 @@ class Views:
         """When something was first known that the view that is ready does not show."""
         self._taken_behind: float | None = None
         """The same of the world that the view in the making is made of."""
-        self._proofs = Proofs(source, within=self._pace.prove)
+        self._proofs = Proofs(source, settle=self._pace.settle, within=self._pace.prove)
         self._wake = asyncio.Event()
         self._moved = asyncio.Event()
         # One thread: a snapshot works its answers out in place and takes one question at a time.
@@ -121,9 +137,8 @@ class Views:
     ) -> T:
         """Answer from a view that is as new as the question, if one is ready soon.
 
-        An answer that rests on some kinds of objects is asked again if the caches of these, once they
-        have caught up, show anything else. `question` runs in a thread. Raises Unavailable when no view
-        is ready in time.
+        An answer that rests on something is asked again if the caches, once that has settled, show
+        anything else. `question` runs in a thread. Raises Unavailable when no view is ready in time.
         """
         loop = asyncio.get_running_loop()
         came = loop.time()

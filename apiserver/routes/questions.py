@@ -17,7 +17,7 @@ from apiserver.wire import bodies, negotiate, status
 from apiserver.wire.negotiate import Subject
 from apiserver.wire.status import Unavailable
 from apiserver.wire.values import Json, JsonObject
-from gpu.model.premises import Premises
+from gpu.model.premises import Premises, of_object
 from gpu.objects.tenants import Namespace
 from gpu.world import World
 from openapi import document
@@ -95,7 +95,8 @@ async def _answered(
         raise Unavailable("GPUs are switched off on this cluster: nothing can be ordered")
     user = request.get(appkeys.USER, NOBODY)
     question = partial(_put, answer=answer, namespace=namespace, found=found, user=user)
-    said = await views.ask(question, rests_on=_rests_on)
+    absent = of_object(Namespace, namespace)
+    said = await views.ask(question, rests_on=lambda said: _rests_on(said, absent))
     if said is None:
         raise status.no_such_object("", "namespaces", namespace)
     return said.members
@@ -110,9 +111,9 @@ def _put(
     return answer(world, namespace, found, user)
 
 
-def _rests_on(said: Said | None) -> Premises:
+def _rests_on(said: Said | None, absent: Premises) -> Premises:
     """Return what has to be current for an answer to stand; None says that there is no namespace."""
-    return frozenset({Namespace}) if said is None else said.rests_on
+    return absent if said is None else said.rests_on
 
 
 def _document(

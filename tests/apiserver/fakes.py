@@ -1,7 +1,7 @@
 """What stands behind the HTTP face in its tests: a world one sets, a reviewer one programs."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -13,7 +13,7 @@ from apiserver.identity import MASTERS, User
 from apiserver.resources import base
 from apiserver.wire.items import Row
 from apiserver.wire.table import Column
-from gpu.objects.meta import ObjectMeta
+from gpu.objects.meta import ObjectKey, ObjectMeta
 from gpu.objects.tenants import Namespace
 from gpu.world import World
 
@@ -29,7 +29,11 @@ class FakeSource:
         self.synced = True
         self.reachable = True
         self.proofs = 0
+        self.live = True
+        """Every watch is well."""
         self.proved: list[type[Any]] = []
+        self.settled: list[type[Any]] = []
+        self.read_alone: list[tuple[type[Any], str]] = []
         self._listeners: list[Callable[[], None]] = []
 
     @property
@@ -45,6 +49,19 @@ class FakeSource:
 
     async def progress(self) -> None:
         self.proofs += 1
+        await asyncio.sleep(0)
+        if not self.reachable:
+            raise ConnectionError("no answer")
+
+    def is_live(self, view: type[Any]) -> bool:  # noqa: ARG002 -- the port's shape
+        return self.live
+
+    async def settle(self, views: Sequence[type[Any]], until: float) -> None:  # noqa: ARG002 -- as above
+        self.settled += views
+        await asyncio.sleep(0)
+
+    async def read(self, view: type[Any], key: ObjectKey) -> None:
+        self.read_alone.append((view, key.name))
         await asyncio.sleep(0)
         if not self.reachable:
             raise ConnectionError("no answer")

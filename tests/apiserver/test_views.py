@@ -7,7 +7,7 @@ import pytest
 
 from apiserver.views import Pace, Views
 from apiserver.wire.status import Unavailable
-from gpu.model.premises import NOTHING, Premises
+from gpu.model.premises import NOTHING, Premises, of_object
 from gpu.objects.claims import GPUClaim
 from gpu.objects.classes import GPUClass
 from gpu.objects.nodes import Node
@@ -156,16 +156,51 @@ async def test_an_answer_of_the_newest_view_is_asked_once_whatever_it_is(site):
 
 
 class CatchingUp(FakeSource):
-    """A source that shows its next world once a kind is to catch up, then the one after that."""
+    """A source without live watches: shows its next world once a kind is proved, then the one after."""
 
     def __init__(self, now: World, *then: World) -> None:
         super().__init__(now)
+        self.live = False
         self._then = list(then)
 
     async def prove(self, view) -> None:
         await super().prove(view)
         if self._then:
             self.set(self._then.pop(0))
+
+
+class Settling(FakeSource):
+    """A source that shows another world once kinds have settled."""
+
+    async def settle(self, views, until) -> None:
+        await super().settle(views, until)
+        self.set(world("b"))
+
+
+async def test_a_refusal_waits_until_what_it_rests_on_has_settled(start):
+    source = Settling(world("a"))
+    views, _ = start(source)
+    await views.ask(names)
+    assert await views.ask(names, rests_on=unless("b")) == ["b"]
+    assert (source.settled, source.proved) == ([GPUClass], [])
+
+
+class Reading(FakeSource):
+    """A source that shows another world once an object is read alone."""
+
+    async def read(self, view, key) -> None:
+        await super().read(view, key)
+        self.set(world("b"))
+
+
+async def test_a_refusal_for_one_object_is_sure_once_that_is_read(start):
+    source = Reading(world("a"))
+    views, _ = start(source)
+    await views.ask(names)
+    one = of_object(GPUClass, "h100")
+    answer = await views.ask(names, rests_on=lambda found: NOTHING if found == ["b"] else one)
+    assert answer == ["b"]
+    assert (source.read_alone, source.settled, source.proved) == ([(GPUClass, "h100")], [], [])
 
 
 async def test_a_refusal_waits_until_the_caches_of_what_it_rests_on_have_caught_up(start):
@@ -196,6 +231,7 @@ class Slow(FakeSource):
 
     def __init__(self, now: World) -> None:
         super().__init__(now)
+        self.live = False
         self.go = asyncio.Event()
         self.waits = asyncio.Event()
 
@@ -249,7 +285,7 @@ async def test_who_rests_on_other_kinds_does_not_wait_for_a_slow_proof(start):
 
 async def test_an_answer_stands_when_nobody_can_say_whether_it_is_current(site, logs):
     source, views, _ = site
-    source.reachable = False
+    source.live = source.reachable = False
     assert await views.ask(names, rests_on=classes) == ["a"]
     assert [(entry["event"], entry["error"]) for entry in logs] == [
         ("caches not proved current", "ConnectionError: no answer")

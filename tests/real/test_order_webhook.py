@@ -19,6 +19,7 @@ A = "tenant-a"
 POOR = "tenant-poor"
 L40S = "nvidia.com/AD102GL_L40S"
 RACED = "nvidia.com/RACED"
+GROWN = "nvidia.com/GROWN"
 DENIED = 'admission webhook "orders.gpu.cozystack.io" denied the request: '
 
 
@@ -120,6 +121,43 @@ async def test_an_order_right_after_its_class_and_node_is_not_refused_for_them(s
     for number in range(5):
         await site.bound(A, f"new-{number}")
     await given_back(site, *(f"new-{number}" for number in range(5)))
+
+
+async def test_an_order_right_after_its_class_is_never_refused_for_that(site):
+    for number in range(30):
+        await site.offer(f"made-{number}")
+        body = a_claim("asked", f"made-{number}", 1)
+        await site.person(A).create(kinds.GPU_CLAIMS, body, dry_run=True)
+    for number in range(30):
+        await site.admin.delete(kinds.GPU_CLASSES, f"made-{number}")
+
+
+async def test_an_order_right_after_a_node_with_room_is_never_refused_for_room(site):
+    await site.offer("grown", GROWN)
+    for number in range(10):
+        await site.node(f"grown-{number}", number + 1, GROWN)
+        body = a_claim("asked", "grown", number + 1)
+        await site.person(A).create(kinds.GPU_CLAIMS, body, dry_run=True)
+    await site.admin.delete(kinds.GPU_CLASSES, "grown")
+
+
+async def test_an_order_right_after_units_are_given_back_is_never_refused_for_them(site):
+    for number in range(10):
+        await site.order(A, f"held-{number}", "raced", 10)
+        await site.bound(A, f"held-{number}")
+        assert "0 free" in str(await refused(site, a_claim("next", "raced", 10)))
+        await given_back(site, f"held-{number}")
+
+
+async def test_an_order_right_after_a_larger_budget_is_never_refused_for_the_old_one(site):
+    for units in range(3, 9):
+        body = a_claim("asked", count=units, tenant=POOR)
+        assert f"budget {keys.QUOTA_TOTAL} of {POOR} is {units - 1}" in str(
+            await refused(site, body)
+        )
+        await tenants.set_quotas(site.admin, POOR, {keys.QUOTA_TOTAL: units})
+        await site.person(POOR).create(kinds.GPU_CLAIMS, body, dry_run=True)
+    await tenants.set_quotas(site.admin, POOR, {keys.QUOTA_TOTAL: 2})
 
 
 async def test_an_order_without_a_name_is_called_by_its_prefix_or_by_the_name_it_got(site):
