@@ -32,7 +32,7 @@ from apiserver.source import CachesSource
 from apiserver.views import Views
 from gpu import keys
 from gpu.admission.attach import Starts
-from gpu.admission.reserving import Gate
+from gpu.admission.reserving import RENEWED, Gate
 from gpu.admission.sightings import Sightings
 from gpu.binder.lead import Binder
 from gpu.binder.replaying import Saves
@@ -41,9 +41,6 @@ from gpu.cluster.caches import Caches
 from gpu.cluster.client import Client
 from gpu.config import Config
 from gpu.objects import kinds
-from gpu.objects.classes import GPUClass
-from gpu.objects.config_maps import ConfigMap
-from gpu.objects.tenants import TenantRelease
 from policies import standing
 from policies.asking import Canary
 from policies.proof import Proof
@@ -264,7 +261,7 @@ def _quota_gate(views: Views, caches: Caches, client: Client, clock: SystemClock
 
     return Gate(
         ask=views.ask,
-        renew=lambda: caches.refresh(TenantRelease, GPUClass, ConfigMap),
+        renew=lambda: caches.refresh(*RENEWED),
         is_behind=is_behind,
         sightings=Sightings(caches),
         writer=client,

@@ -23,6 +23,10 @@ from gpu.model import grants, premises, reservations, tenancy
 from gpu.model.grants import Change, Ruling, TooMuch
 from gpu.model.premises import Premises
 from gpu.model.reservations import Amounts
+from gpu.objects.classes import GPUClass
+from gpu.objects.config_maps import ConfigMap
+from gpu.objects.meta import HasMeta
+from gpu.objects.tenants import TenantRelease
 from gpu.ports import Clock, Writer
 from gpu.units import TenantName
 from gpu.world import World
@@ -35,13 +39,17 @@ RENEWAL: Final = 0.7
 """Seconds a refusal waits for what is declared to be read anew."""
 
 
+RENEWED: Final[frozenset[type[HasMeta]]] = frozenset({TenantRelease, GPUClass, ConfigMap})
+"""What is listed anew before a refusal stands: budgets, and what is a key of one."""
+
+
 class Ask(Protocol):
     """Put a question to a World that is as new as may be (apiserver.views)."""
 
     async def __call__(
         self, question: Callable[[World], T], /, *, rests_on: Callable[[T], Premises] = ...
     ) -> T:
-        """Answer it, of a World in which what the answer rests on is as new as the question."""
+        """Answer it, of a World in which what the answer rests on has settled since the question."""
 
 
 @dataclass(slots=True)
@@ -88,8 +96,8 @@ class Gate:
     ) -> None:
         """Take what the gate works with.
 
-        `renew` returns when the caches show all that was stored before the call. `is_behind` says
-        that they have shown nothing for longer than reservations bear.
+        `renew` returns when the caches show all of `RENEWED` that was stored before the call.
+        `is_behind` says that they have shown nothing for longer than reservations bear.
         """
         self._ask = ask
         self._renew = renew
@@ -138,13 +146,20 @@ class Gate:
             lacking = premises.of_grant(ruling.objections) - current
             if not lacking:
                 return ruling
-            if _may_be_old(ruling) and not await self._renewed_since(arrived):
-                return ruling
-            await self._catch_up(lacking)
+            left = lacking
+            if _may_be_old(ruling):
+                if not await self._renewed_since(arrived):
+                    return ruling
+                # What rests on keys alone has all been listed; the World that shows it is waited for.
+                left = lacking - RENEWED or lacking
+            await self._catch_up(left)
             current |= lacking
 
     async def _catch_up(self, lacking: Premises) -> None:
-        """Have a World made that is as new as now in what a refusal rests on."""
+        """Have a World made in which that has settled, and which shows what was renewed.
+
+        No grant rests on it: what passes then is weighed and written down like any other.
+        """
         await self._ask(lambda _: None, rests_on=lambda _: lacking)
 
     async def _renewed_since(self, arrived: float) -> bool:

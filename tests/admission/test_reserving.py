@@ -11,9 +11,12 @@ from gpu.admission import reserved, reserving
 from gpu.admission.reserving import Gate
 from gpu.admission.sightings import Sightings
 from gpu.cluster import errors
+from gpu.model import premises
 from gpu.model.premises import NOTHING
 from gpu.model.reservations import LIFE, MOST
 from gpu.objects import kinds, tenants
+from gpu.objects.classes import GPUClass
+from gpu.objects.config_maps import ConfigMap
 from gpu.objects.tenants import TenantRelease
 from gpu.world import World
 from tests.admission.test_tenants import a_release as a_stored_release
@@ -35,6 +38,8 @@ class Replica:
         self.newer = renews
         self.renewed = 0
         self.proofs = 0
+        self.rested = []
+        """What was to settle, each time."""
         self.behind = False
         self.changed = []
         clock = LoopClock()
@@ -62,7 +67,8 @@ class Replica:
     async def ask(self, question, *, rests_on=lambda _: NOTHING):
         await asyncio.sleep(0)
         answer = question(World(classes=(a_class(),), releases=self.releases))
-        if rests_on(answer):
+        if found := rests_on(answer):
+            self.rested.append(found)
             self.proofs += 1
             await asyncio.sleep(PROOF)
         return answer
@@ -265,6 +271,20 @@ async def test_a_refusal_is_not_made_of_an_old_view(cluster):
     replica = Replica(cluster, A, renews=(seen("tenant-a", 6),))
     assert allowed([await replica.create("b", 6)]) == [True]
     assert replica.renewed == 1
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize(
+    ("asked", "rested"),
+    [
+        pytest.param({"units": 9}, premises.BUDGET - reserving.RENEWED, id="too much"),
+        pytest.param({"units": "x"}, frozenset({GPUClass, ConfigMap}), id="no number"),
+    ],
+)
+async def test_what_was_listed_anew_is_not_asked_for_again(cluster, asked, rested):
+    replica = Replica(cluster, A)
+    assert allowed([await replica.create("x", **asked)]) == [False]
+    assert (replica.renewed, replica.rested) == (1, [rested])
 
 
 @pytest.mark.looptime
