@@ -40,18 +40,20 @@ async def opened(directory: Path, **values: Any) -> AsyncIterator[sites.Site]:
 
 
 async def in_force(site: sites.Site) -> bool:
-    """Say whether both the webhook and the policy behind it refuse what they should."""
-    asks = {
-        "webhook": a_vmi("probe", [gpu("claim.gpu.cozystack.io/none")]),
-        "policy": a_vmi("probe", [gpu("nvidia.com/OLD")], namespace=A),
-    }
+    """Say whether the webhook refuses what it should, and the policy on gates, which comes later."""
+    gated = a_launcher(schedulingGates=[{"name": keys.PLACEMENT_GATE}])
+    gated["spec"]["containers"][0].pop("resources")
+    asks = (
+        kubevirt(site).create(kinds.VMIS, a_vmi("probe", [claim("none")]), dry_run=True),
+        site.admin.create(kinds.PODS, gated, dry_run=True),
+    )
     said = []
-    for body in asks.values():
+    for ask in asks:
         try:
-            await kubevirt(site).create(kinds.VMIS, body, dry_run=True)
+            await ask
         except errors.ApiError as error:
             said.append(error.message)
-    return len(said) == len(asks)
+    return len(said) == len(asks) and "cozystack-gpu-gate-policy" in said[1]
 
 
 def kubevirt(site: sites.Site) -> Client:
