@@ -33,4 +33,24 @@ def kind_of(body: Mapping[str, Any]) -> Kind:
     return _BY_NAME[body["kind"]]
 
 
+def permitted() -> dict[str, list[dict[str, Any]]]:
+    """Return the devices of the catalogue's classes as a KubeVirt object permits them to VMs.
+
+    Which hardware it is matters to virt-handler alone, so a selector is any that passes.
+    """
+    pci: list[dict[str, Any]] = []
+    mediated: list[dict[str, Any]] = []
+    for number, body in enumerate(load("catalogue.yaml"), start=1):
+        spec = body["spec"]
+        device = {
+            "resourceName": spec["source"]["devicePlugin"]["resourceName"],
+            "externalResourceProvider": True,
+        }
+        if spec["mode"] == "passthrough":
+            pci.append({"pciVendorSelector": f"10DE:{number:04X}", **device})
+        else:
+            mediated.append({"mdevNameSelector": body["spec"]["displayName"], **device})
+    return {"pciHostDevices": pci, "mediatedDevices": mediated}
+
+
 _BY_NAME: Final = {kind.kind: kind for kind in KINDS}

@@ -1,0 +1,299 @@
+"""A site for whole lives of VMs: the real KubeVirt, the product with its webhooks, simulated kubelets.
+
+The hoster's catalogue and the tenants are those of examples/. Whatever a VM's owner does here is done
+with the rights that the host gives a super-admin of the tenant.
+"""
+
+import contextlib
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from devcluster import (
+    control_plane,
+    errors,
+    examples,
+    kubevirt,
+    product,
+    simulated,
+    simulator,
+    story,
+)
+from gpu import keys
+from gpu.cluster import errors as api
+from gpu.objects import kinds
+from gpu.objects.kinds import Kind
+from tests.real import site as sites
+from tests.real import start_site as starts
+
+Json = dict[str, Any]
+
+ACME: Final = "tenant-acme"
+GLOBEX: Final = "tenant-globex"
+H100: Final = "nvidia.com/GH100_H100_PCIE"
+L40S: Final = "nvidia.com/AD102GL_L40S"
+CLASSES: Final = ("h100", "l40s", "l40s-quarter")
+NODES: Final[Mapping[str, Mapping[str, int]]] = {
+    "gpu-1": {H100: 2},
+    "gpu-2": {H100: 4},
+    "gpu-3": {L40S: 4},
+}
+FLAGS: Final = (*sites.FAST, "--release-settle=2", "--not-ready-grace=2", "--attachment-grace=5")
+LATE: Final = 45.0
+CORE_EVENTS: Final = Kind("", "v1", "events", "Event")
+
+
+@dataclass
+class VmSite(sites.Site):
+    """What a story of VMs works with."""
+
+    kv: kubevirt.KubeVirt
+    sim: simulated.Simulation
+
+    def owner(self, tenant: str = ACME) -> Any:
+        """Return a client of somebody who may make VMs for the tenant."""
+        return self.person(tenant, "super-admin")
+
+    async def make(
+        self, name: str, gpus: Sequence[Json], *, tenant: str = ACME, **template: Any
+    ) -> Json:
+        """Make a VM that is to run, as its owner; `template` is more of its guest's spec."""
+        body = a_vm(name, gpus, tenant=tenant, **template)
+        return await self.owner(tenant).create(kinds.VMS, body)
+
+    async def strategy(self, name: str, strategy: str, tenant: str = ACME) -> None:
+        """Change what becomes of a VM, as its owner: Always, Halted."""
+        patch = {"spec": {"runStrategy": strategy}}
+        await self.owner(tenant).patch(kinds.VMS, name, patch, tenant)
+
+    async def start(self, name: str, tenant: str = ACME) -> None:
+        """Start a VM as its owner."""
+        await self.strategy(name, "Always", tenant)
+
+    async def stop(self, name: str, tenant: str = ACME) -> None:
+        """Stop a VM as its owner; wait until neither instance nor launcher is there."""
+        await self.strategy(name, "Halted", tenant)
+        await self.ended(name, tenant)
+
+    async def delete(self, name: str, tenant: str = ACME) -> None:
+        """Delete a VM as its owner; wait until nothing of it is there."""
+        await self.owner(tenant).delete(kinds.VMS, name, tenant)
+        await self.ended(name, tenant)
+
+        async def absent() -> bool:
+            return not await self.found(kinds.VMS, name, tenant)
+
+        await sites.until(absent, LATE, f"VM {name} gone")
+
+    async def found(self, kind: Kind, name: str, tenant: str = ACME) -> Json:
+        """Return an object, empty where there is none."""
+        try:
+            return await self.admin.get(kind, name, tenant)
+        except api.NotFound:
+            return {}
+
+    async def pods(self, name: str, tenant: str = ACME) -> list[Json]:
+        """Return all launchers of a VM."""
+        selector = f"vm.kubevirt.io/name={name}"
+        return list((await self.admin.list(kinds.PODS, tenant, label_selector=selector)).items)
+
+    async def ended(self, name: str, tenant: str = ACME) -> None:
+        """Wait until a VM has neither instance nor launcher."""
+
+        async def absent() -> bool:
+            return not await self.found(kinds.VMIS, name, tenant) and not await self.pods(
+                name, tenant
+            )
+
+        await sites.until(absent, LATE, f"instance and launchers of {name} gone")
+
+    async def runs(self, name: str, tenant: str = ACME, *, but: str = "") -> Json:
+        """Wait until a VM's instance, not the one of uid `but`, runs; return it."""
+        last: Json = {}
+
+        async def there() -> Json:
+            vmi = await self.found(kinds.VMIS, name, tenant)
+            last.clear()
+            last.update(vmi.get("status") or {})
+            right = last.get("phase") == "Running" and vmi["metadata"]["uid"] != but
+            return vmi if right else {}
+
+        return dict(await sites.until(there, LATE, lambda: f"VM {name} Running: {last}"))
+
+    async def launcher(self, name: str, tenant: str = ACME) -> Json:
+        """Wait until a VM has one launcher that has not ended; return it."""
+
+        async def one() -> Json:
+            ended = {"Succeeded", "Failed"}
+            live = [p for p in await self.pods(name, tenant) if p["status"]["phase"] not in ended]
+            return live[0] if len(live) == 1 else {}
+
+        return dict(await sites.until(one, LATE, f"one launcher of {name}"))
+
+    async def gated(self, name: str, tenant: str = ACME) -> Json:
+        """Wait until a VM's launcher is at our gate; return it."""
+
+        async def there() -> Json:
+            return next((p for p in await self.pods(name, tenant) if gates(p)), {})
+
+        return dict(await sites.until(there, LATE, f"launcher of {name} at the gate"))
+
+    async def told(self, name: str, reason: str, tenant: str = ACME) -> str:
+        """Wait until an Event of the VM's living instance has a reason; return its words."""
+        seen: set[str] = set()
+
+        async def note() -> str:
+            vmi = await self.found(kinds.VMIS, name, tenant)
+            uid = vmi["metadata"]["uid"] if vmi else ""
+            listing = await self.admin.list(kinds.EVENTS, tenant)
+            about = [it for it in listing.items if it["regarding"].get("uid") == uid]
+            seen.update(f"{it['reason']}: {it.get('note')}" for it in about)
+            return next((it["note"] for it in about if it["reason"] == reason), "")
+
+        return str(await sites.until(note, LATE, lambda: f"Event {reason} on {name}: {seen}"))
+
+    async def refused(self, name: str, tenant: str = ACME) -> str:
+        """Wait until a VM says that its start is refused; return the words."""
+
+        async def words() -> str:
+            vm = await self.found(kinds.VMS, name, tenant)
+            found = (vm.get("status") or {}).get("conditions") or []
+            return next((it["message"] for it in found if it["type"] == "Failure"), "")
+
+        return str(await sites.until(words, LATE, f"the refusal on VM {name}"))
+
+    async def user(self, claim: str, tenant: str = ACME) -> str:
+        """Return the name of the VM that a claim is attached to; empty where none is."""
+        status = (await self.claim(tenant, claim)).get("status") or {}
+        return str((status.get("attachedTo") or {}).get("name", ""))
+
+    async def of_templates(self, tenant: str = ACME) -> list[Json]:
+        """Return the claims made for templates of a tenant's VMs."""
+        found = await self.admin.list(kinds.GPU_CLAIMS, tenant)
+        label = keys.TEMPLATE_CLAIM_LABEL
+        return [it for it in found.items if label in (it["metadata"].get("labels") or {})]
+
+    async def hold(self, name: str, class_name: str, count: int, tenant: str = ACME) -> str:
+        """Order a claim as a person of the tenant; return the node it is held on."""
+        await self.order(tenant, name, class_name, count)
+        return await self.bound(tenant, name)
+
+    async def give_back(self, name: str, tenant: str = ACME) -> None:
+        """Delete a claim as a person of the tenant; wait until it is gone."""
+        await self.person(tenant).delete(kinds.GPU_CLAIMS, name, tenant)
+        await self.gone(tenant, name, LATE)
+
+    async def clear(self) -> None:
+        """Delete all VMs, instances and claims of both tenants; wait until they are gone."""
+        for tenant in (ACME, GLOBEX):
+            for kind in (kinds.VMS, REPLICA_SETS, kinds.VMIS):
+                for item in (await self.admin.list(kind, tenant)).items:
+                    with contextlib.suppress(api.NotFound):
+                        await self.admin.delete(kind, item["metadata"]["name"], tenant)
+            for item in (await self.admin.list(kinds.VMIS, tenant)).items:
+                await self.ended(item["metadata"]["name"], tenant)
+        for claim in await self.claims():
+            meta = claim["metadata"]
+            with contextlib.suppress(api.NotFound):
+                await self.admin.delete(kinds.GPU_CLAIMS, meta["name"], meta["namespace"])
+        for claim in await self.claims():
+            meta = claim["metadata"]
+            await self.gone(meta["namespace"], meta["name"], LATE)
+
+
+REPLICA_SETS: Final = Kind(
+    "kubevirt.io", "v1", "virtualmachineinstancereplicasets", "VirtualMachineInstanceReplicaSet"
+)
+
+
+def held(name: str, entry: str = "g") -> Json:
+    """Return an entry of gpus that names a held claim."""
+    return starts.claim(name, name=entry)
+
+
+def unit(class_name: str = "h100", entry: str = "g") -> Json:
+    """Return an entry of gpus that names one unit of a class."""
+    return starts.unit(class_name, name=entry)
+
+
+def a_template(gpus: Sequence[Json], **more: Any) -> Json:
+    """Return the template of a guest without disks."""
+    domain = {"devices": {"gpus": list(gpus)}, "memory": {"guest": "64Mi"}}
+    return {"spec": {"domain": domain, "terminationGracePeriodSeconds": 2, **more}}
+
+
+def a_vm(name: str, gpus: Sequence[Json], *, tenant: str = ACME, **more: Any) -> Json:
+    """Return a VM that is to run."""
+    spec = {"runStrategy": "Always", "template": a_template(gpus, **more)}
+    return {"metadata": {"name": name, "namespace": tenant}, "spec": spec}
+
+
+def gates(pod: Json) -> list[str]:
+    """Return the names of the gates that a pod waits at."""
+    return [it["name"] for it in pod["spec"].get("schedulingGates") or []]
+
+
+def pins(pod: Json) -> list[Json]:
+    """Return what each term of a pod's required node affinity says of the node's name."""
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    terms = pod["spec"]["affinity"]["nodeAffinity"][required]["nodeSelectorTerms"]
+    return [field for term in terms for field in term.get("matchFields", ())]
+
+
+def to_node(name: str) -> Json:
+    """Return the pin to a node."""
+    return {"key": "metadata.name", "operator": "In", "values": [name]}
+
+
+@contextlib.asynccontextmanager
+async def opened(
+    directory: Path,
+    *,
+    flags: Sequence[str] = (),
+    values: Mapping[str, Any] | None = None,
+    cdi: bool = False,
+) -> AsyncIterator[VmSite]:
+    """Bring everything up on a plane of one's own; about 40 s."""
+    async with (
+        control_plane.control_plane(directory) as cp,
+        kubevirt.running(cp, permitted=examples.permitted(), cdi=cdi) as kv,
+        simulated.simulated(kv.admin) as sim,
+    ):
+        made = await product.install(
+            cp, kv.admin, values={**starts.ON, **(values or {})}, kubevirt=False
+        )
+        await made.start(flags=(*FLAGS, "--vm-webhooks", *flags))
+        await made.available()
+        site = VmSite(cp, made, kv.admin, sim.nodes, kv, sim)
+        for name, resources in NODES.items():
+            await sim.add(simulator.Simulated(name=name, resources=resources))
+        for body in examples.load("catalogue.yaml"):
+            await story.hoster_of(kv.admin).create(kinds.GPU_CLASSES, body)
+        for name in ("root", "acme", "globex"):
+            for body in examples.load(f"tenants/{name}.yaml"):
+                await story.put(kv.admin, body)
+        await sites.until(lambda: _in_force(site), 30, "the webhooks and the policies in force")
+        try:
+            yield site
+        finally:
+            if sim.ended.is_set():
+                raise errors.DevclusterError("The simulation ended by itself.")
+
+
+async def _in_force(site: VmSite) -> bool:
+    """Say whether webhook and policy refuse what they should, and every class is offered."""
+    as_kubevirt = starts.kubevirt(site)
+    asks = [
+        starts.a_vmi("probe", [held("none")], namespace=ACME),
+        starts.a_vmi("probe", [starts.gpu(H100)], namespace=ACME),
+    ]
+    said = []
+    for body in asks:
+        body["spec"]["domain"]["memory"] = {"guest": "64Mi"}
+        try:
+            await as_kubevirt.create(kinds.VMIS, body, dry_run=True)
+        except api.ApiError as error:
+            said.append(error.message)
+    offers = {it["metadata"]["name"] for it in (await site.served(ACME, "gpuoffers"))["items"]}
+    return len(said) == len(asks) and offers >= {"h100", "l40s"}
