@@ -48,6 +48,9 @@ class Metrics:
     malformed_objects: Gauge
     unreadable_quotas: Gauge
     sets_held_back: Gauge
+    starts_demoted: Gauge
+    rejections: Gauge
+    launchers_refused: Counter
     usage_records: Counter
     claim_times: ClaimTimes
     settings_valid: Gauge
@@ -203,6 +206,21 @@ def create() -> Metrics:
         sets_held_back=Gauge(
             "cozystack_gpu_sets_held_back",
             "Sets whose move or loss the guard holds back until acknowledged.",
+            registry=registry,
+        ),
+        starts_demoted=Gauge(
+            "cozystack_gpu_starts_demoted",
+            "VMs at the gate that come after others, since their starts fail.",
+            registry=registry,
+        ),
+        rejections=Gauge(
+            "cozystack_gpu_rejections",
+            "Pairs of VM and node that are skipped, since the node refused the VM's launcher.",
+            registry=registry,
+        ),
+        launchers_refused=Counter(
+            "cozystack_gpu_launchers_refused_total",
+            "Launchers that the node they were pinned to did not take, or that were not bound in time.",
             registry=registry,
         ),
         usage_records=Counter(

@@ -58,6 +58,9 @@ class Observing:
         self._metrics.write_refusals.inc(len(refused))
         self._metrics.quarantined_sets.set(report.quarantined)
         self._metrics.sets_held_back.set(report.sets_held_back)
+        self._metrics.starts_demoted.set(report.starts_demoted)
+        self._metrics.rejections.set(report.rejections)
+        self._metrics.launchers_refused.inc(report.launchers_refused)
         self._recorded(report)
         if report.settings_healed:
             self._metrics.settings_writes.inc()

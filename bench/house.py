@@ -11,7 +11,7 @@ from gpu.binder import changes, phases, results
 from gpu.binder.changes import Change
 from gpu.binder.course import Course
 from gpu.binder.phase import Scene
-from gpu.config import Config
+from gpu.config import Config, Grace
 from gpu.model import sightings, usage
 from gpu.model.ground import Ground
 from gpu.model.snapshot import Snapshot
@@ -158,7 +158,7 @@ def _observed(old: sightings.Sightings, world: World, now: datetime) -> sighting
         owners=map(_OWNER, known.there.values()),
         now=now,
     )
-    found = sightings.look(old, world.snapshot, now)
+    found = sightings.look(old, world.snapshot, Grace(), now)
     return replace(found, records=records)
 
 

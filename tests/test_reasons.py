@@ -113,8 +113,10 @@ WAITS = {
     "ClaimNameTaken",
     "ClaimPending",
     "NoRoomForPod",
+    "NodesRefused",
     "PodFitsNowhere",
     "RawNameDenied",
+    "StartsFail",
 }
 """Why a launcher waits at the gate, beside the codes of refusals."""
 ALARMS = {"LauncherUnpinned"}
@@ -137,6 +139,8 @@ EVENTS = {
     "PlanRefused",
     "Pinned",
     "Ungated",
+    "LauncherRefused",
+    "LauncherUnschedulable",
     "QuotaReadable",
     "QuotaUnreadable",
 }

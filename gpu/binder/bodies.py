@@ -9,6 +9,7 @@ from typing import Any
 
 from gpu import keys, settings
 from gpu.binder import changes, conditions, results
+from gpu.binder.rejection_changes import Reject
 from gpu.objects import claims, meta
 from gpu.objects.binders import GPUBinder
 from gpu.objects.claims import Displaced
@@ -53,6 +54,8 @@ def claim_status(change: changes.ClaimStatus, version: str, term: int) -> Body:
         isinstance(change, changes.Place) and change.attachment is not None
     ):
         status["attachedTo"] = claims.format_attachment(after.attached_to)
+    if isinstance(change, Reject):
+        status["rejectedNodes"] = claims.format_rejected(after.rejected_nodes)
     return {"metadata": {"resourceVersion": version}, "status": status}
 
 

@@ -11,6 +11,7 @@ from typing import assert_never
 
 from gpu import keys
 from gpu.binder.confirms import Confirm
+from gpu.binder.rejection_changes import DeletePod, Reject
 from gpu.binder.start_changes import CreateClaim, ExplainGated, Pin
 from gpu.model.refusals import Refusal
 from gpu.model.signs import Missing
@@ -274,13 +275,22 @@ class WriteMonitor:
 Placement = Place | Lose
 """Changes of phase or node: they carry the term, and the checker judges them."""
 ClaimStatus = (
-    Placement | Attach | Detach | Degrade | Explain | ExplainGated | ExplainKept | ExplainRefused
+    Placement
+    | Attach
+    | Detach
+    | Reject
+    | Degrade
+    | Explain
+    | ExplainGated
+    | ExplainKept
+    | ExplainRefused
 )
 """Writes of GPUClaim status: an unknown or contended one aborts the placing phases of a pass."""
 Finalizer = AddFinalizer | DropFinalizer
 Usage = WriteRecord | DropRecord | WriteMonitor
 Derived = ReportClass | ReportNode | WriteSettings | ReportBinder
-Change = Finalizer | ClaimStatus | CreateClaim | Pin | EndGuest | DeleteClaim | Usage | Derived
+OfPod = Pin | DeletePod
+Change = Finalizer | ClaimStatus | CreateClaim | OfPod | EndGuest | DeleteClaim | Usage | Derived
 
 SETTINGS_KEY = ObjectKey(keys.SETTINGS_NAMESPACE, keys.SETTINGS_NAME)
 
@@ -301,7 +311,7 @@ def target_of(change: Change) -> Target:
             return Target(change.kind, change.key, change.uid)
         case EndGuest():
             return Target(VMIS, change.vmi, change.uid)
-        case Pin():
+        case Pin() | DeletePod():
             return Target(PODS, change.pod.meta.key, change.pod.meta.uid)
         case WriteRecord() | DropRecord() | WriteMonitor():
             return _usage_target(change)
@@ -341,7 +351,7 @@ def _derived_target(change: Derived) -> Target:
 
 def set_of(change: Change) -> SetId:
     """Return the set a change belongs to; an object that is no claim is a set of its own."""
-    if isinstance(change, ClaimStatus | CreateClaim | Pin | EndGuest | DeleteClaim):
+    if isinstance(change, ClaimStatus | CreateClaim | OfPod | EndGuest | DeleteClaim):
         return change.set_id
     target = target_of(change)
     return object_set(target.kind, target.key)

@@ -10,9 +10,11 @@ from typing import Any, Final, assert_never
 from gpu.binder import changes, confirms
 from gpu.binder.changes import Change
 from gpu.binder.confirms import Confirm
+from gpu.binder.rejection_changes import DeletePod
 from gpu.binder.start_changes import Pin
 from gpu.errors import DecodeError
-from gpu.objects import claims, kubevirt, nodes
+from gpu.model import rejections
+from gpu.objects import claims, kubevirt, nodes, pods
 from gpu.objects.claims import Phase
 from gpu.objects.decode import Fields
 from gpu.objects.kinds import GPU_CLAIMS, LEASES, NODES, PODS, VMIS, Kind
@@ -32,6 +34,7 @@ _CONFIRMED: Final = (
     changes.DropFinalizer,
     changes.DeleteClaim,
     Pin,
+    DeletePod,
 )
 
 
@@ -65,6 +68,8 @@ def _object(confirm: Confirm) -> str:
             return f"a pod of {confirm.namespace}"
         case confirms.ClaimsHeld():
             return f"a claim of {confirm.namespace}"
+        case confirms.Refused():
+            return f"pod {confirm.key}"
         case _:
             assert_never(confirm)
 
@@ -77,14 +82,12 @@ async def _asked(confirm: Confirm, api: Writer) -> str:
             return await _vmi_there(api, confirm)
         case confirms.NoOtherPods():
             return await _others(api, confirm)
-        case confirms.NodeOff(node=name):
-            raw = await _find(api, NODES, ObjectKey("", name))
-            is_off = raw is None or nodes.decode(raw).out_of_service
-            return "" if is_off else f"node {name} is there and not tainted out-of-service"
-        case confirms.NodeLooked():
-            return await _not_looked(api, confirm)
+        case confirms.NodeOff() | confirms.NodeLooked():
+            return await _not_off(api, confirm)
         case confirms.ClaimsHeld():
             return await _not_held(api, confirm)
+        case confirms.Refused():
+            return await _not_refused(api, confirm)
         case _:
             assert_never(confirm)
 
@@ -122,6 +125,14 @@ async def _others(api: Writer, confirm: confirms.NoOtherPods) -> str:
     return f"VMI {confirm.key} has another pod, {min(others)}" if others else ""
 
 
+async def _not_off(api: Writer, confirm: confirms.NodeOff | confirms.NodeLooked) -> str:
+    if isinstance(confirm, confirms.NodeLooked):
+        return await _not_looked(api, confirm)
+    raw = await _find(api, NODES, ObjectKey("", confirm.node))
+    is_off = raw is None or nodes.decode(raw).out_of_service
+    return "" if is_off else f"node {confirm.node} is there and not tainted out-of-service"
+
+
 async def _not_looked(api: Writer, confirm: confirms.NodeLooked) -> str:
     name, at = confirm.node, confirm.at_or_after
     raw = await _find(api, NODES, ObjectKey("", name))
@@ -151,6 +162,15 @@ async def _not_held(api: Writer, confirm: confirms.ClaimsHeld) -> str:
         if found is None or found.uid != confirm.vmi_uid or (confirm.pod, confirm.node) not in pods:
             return f"claim {name} does not note the launcher on node {confirm.node}"
     return ""
+
+
+async def _not_refused(api: Writer, confirm: confirms.Refused) -> str:
+    raw = await _find(api, PODS, confirm.key)
+    pod = pods.decode(raw) if raw is not None else None
+    if pod is None or pod.meta.uid != confirm.uid or pod.meta.deleting:
+        return f"pod {confirm.key} is gone, or going"
+    is_so = rejections.is_refused(pod) or rejections.is_unschedulable(pod)
+    return "" if is_so else f"pod {confirm.key} is not refused by its node"
 
 
 def _time(at: datetime) -> str:

@@ -83,6 +83,14 @@ class ClaimsHeld:
     pod: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """The pod of that uid is there, and its node refused it, or no node has it; no gate holds it."""
+
+    key: ObjectKey
+    uid: str
+
+
 Confirm = (
     PodsEnded
     | PodsAbsent
@@ -92,6 +100,7 @@ Confirm = (
     | NodeLooked
     | NoOtherPods
     | ClaimsHeld
+    | Refused
 )
 
 

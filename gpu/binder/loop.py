@@ -117,7 +117,7 @@ class Loop:
                 due.append(now + pace.conflict)
         if self._config.enabled or report.awaits_release:
             due.append(now + pace.resync)
-        due += [at for at in (report.quarantine_ends, report.records_due) if at is not None]
+        due += [at for at in (report.quarantine_ends, report.due) if at is not None]
         self._due = min(due, default=None)
         if report.again:
             self.signal()

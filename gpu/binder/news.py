@@ -11,8 +11,10 @@ from typing import Final
 
 from gpu.binder import changes, conditions, results, standing
 from gpu.binder.changes import Change, ClaimStatus
+from gpu.binder.rejection_changes import Reject
 from gpu.binder.start_changes import ExplainGated, Pin
 from gpu.model import refusals
+from gpu.model.rejections import Why
 from gpu.objects import meta
 from gpu.objects.kinds import GPU_BINDERS, GPU_CLAIMS, GPU_CLASSES, VMIS, Kind
 from gpu.objects.meta import Condition, ObjectKey
@@ -40,6 +42,7 @@ REASONS: Final = (
     PLAN_REFUSED,
     PINNED,
     UNGATED,
+    *(why.value for why in Why),
 )
 """Reasons of Events that are not reasons of a condition or codes of a refusal as well."""
 
@@ -102,7 +105,8 @@ def of(change: Change) -> tuple[News, ...]:
         case changes.DropFinalizer() | changes.DeleteClaim() | changes.DropRecord():
             return (_let_go(change),)
         case (
-            changes.Place()
+            Reject()
+            | changes.Place()
             | changes.Lose()
             | changes.Detach()
             | changes.Degrade()
@@ -129,6 +133,9 @@ def plan_refused(binder: ObjectKey, uid: str, problem: str) -> News:
 
 
 def _claim_told(change: ClaimStatus) -> Iterator[News]:
+    if isinstance(change, Reject):
+        yield from _rejected(change)
+        return
     claim = change.claim
     told = _told(change)
     if told is not None and claim.meta.uid:  # of one just made its VMI is told
@@ -196,6 +203,19 @@ def _let_go(change: changes.DropFinalizer | changes.DeleteClaim | changes.DropRe
     else:
         reason, note = RELEASED, "no claim names it any more"
     return News(regarding=target.kind, key=target.key, uid=target.uid, reason=reason, note=note)
+
+
+def _rejected(change: Reject) -> Iterator[News]:
+    """Tell of nodes that are newly skipped; that one is not any more is no news."""
+    for one in change.news:
+        yield News(
+            regarding=GPU_CLAIMS,
+            key=change.claim.key,
+            uid=change.claim.meta.uid,
+            reason=one.why.value,
+            note=one.words,
+            warning=True,
+        )
 
 
 def _guest_ended(change: changes.EndGuest) -> News:

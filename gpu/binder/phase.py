@@ -45,6 +45,8 @@ class Findings:
     """What the independent checker found wrong with a plan of this pass; it was not written."""
     records: usage.Standing | None = None
     """How usage records are kept; None before the phase ran."""
+    demoted: int = 0
+    """VMs at the gate whose turn comes later, since their starts fail."""
     waiting: dict[str, Waits] | None = None
     """Starts that wait at the gate, by uid of their VMI; None before the phase ran."""
 

@@ -64,8 +64,14 @@ class PassReport:
     """Sets whose loss or move the guard holds back."""
     records_deleted: int = 0
     """Usage records of living claims that somebody else was first seen to have deleted."""
-    records_due: float | None = None
-    """Monotonic second at which a usage record that is not there is thought of again."""
+    due: float | None = None
+    """Monotonic second at which something is thought of again: a usage record, a start, a rejection."""
+    starts_demoted: int = 0
+    """VMs at the gate that come after others, since their starts fail."""
+    rejections: int = 0
+    """Pairs of VM and node that are skipped, since the node refused the VM's launcher."""
+    launchers_refused: int = 0
+    """Launchers that were first seen to be refused."""
     quarantined: int = 0
     """Sets in quarantine after the pass."""
     quarantine_ends: float | None = None

@@ -10,6 +10,7 @@ from typing import assert_never
 from gpu.binder import changes, conditions
 from gpu.binder.changes import ClaimStatus, Placement
 from gpu.binder.conditions import Story
+from gpu.binder.rejection_changes import Reject
 from gpu.binder.start_changes import ExplainGated
 from gpu.model import spent
 from gpu.objects.claims import GPUClaim, Phase
@@ -25,6 +26,8 @@ def after(change: ClaimStatus) -> GPUClaim:
             return replace(claim, attached_to=change.attachment)
         case changes.Detach():
             return replace(claim, attached_to=None)
+        case Reject():
+            return replace(claim, rejected_nodes=change.nodes)
         case (
             changes.Degrade()
             | changes.Explain()

@@ -14,7 +14,16 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from gpu import keys
-from gpu.binder import changes, conditions, delivery, news, phases, replaying, term
+from gpu.binder import (
+    changes,
+    conditions,
+    delivery,
+    news,
+    phases,
+    rejection_news,
+    replaying,
+    term,
+)
 from gpu.binder.budget_news import BudgetNews
 from gpu.binder.changes import (
     Attach,
@@ -38,7 +47,7 @@ from gpu.binder.report import Failed, PassReport, Spent
 from gpu.binder.start_changes import CreateClaim
 from gpu.binder.start_news import StartNews
 from gpu.binder.writer import ChangeWriter
-from gpu.config import Config
+from gpu.config import Config, Grace
 from gpu.model import sightings, usage
 from gpu.model.ground import Ground
 from gpu.model.sightings import Sightings
@@ -102,9 +111,13 @@ class Passes:
         self._snapshot = draft.snapshot
         before = self.sightings
         self.sightings, told = await self.in_thread(
-            lambda: (_observe(before, world, now), self.budget_news.of(draft.snapshot))
+            lambda: (
+                _observe(before, world, self.config.grace, now),
+                self.budget_news.of(draft.snapshot),
+            )
         )
-        for item in told:
+        refused = tuple(rejection_news.seen(before.rejections, self.sightings.rejections))
+        for item in (*told, *refused):
             item.send(self.recorder)
         scene = Scene(
             world=world,
@@ -120,6 +133,7 @@ class Passes:
             course=course,
             reading=self.clock.monotonic() - began,
             deletions=self.sightings.records.seen - before.records.seen,
+            refused=len(refused),
         )
         try:
             for phase in self.table:
@@ -155,6 +169,8 @@ class _Run:
     reading: float
     deletions: int = 0
     """Usage records that somebody else was first seen to have deleted."""
+    refused: int = 0
+    """Launchers that were first seen to be refused."""
     spent: dict[str, Spent] = field(default_factory=dict)
     written: Counter[str] = field(default_factory=Counter)
     failed: list[Failed] = field(default_factory=list)
@@ -283,21 +299,32 @@ class _Run:
             pending=len(world.claims) - len(world.snapshot.holders),
             sets_held_back=self.course.scene.findings.sets_held_back,
             records_deleted=self.deletions,
-            records_due=self._records_due(),
+            due=self._due(),
+            starts_demoted=self.course.scene.findings.demoted,
+            rejections=len(passes.sightings.rejections.kept),
+            launchers_refused=self.refused,
             quarantined=passes.quarantine.count(passes.clock.monotonic()),
             quarantine_ends=passes.quarantine.next_end(passes.clock.monotonic()),
         )
 
-    def _records_due(self) -> float | None:
-        clock = self.passes.clock
-        now = clock.now()
-        at = usage.next_look(self.passes.sightings.records, now)
-        return None if at is None else clock.monotonic() + max((at - now).total_seconds(), 0.0)
+    def _due(self) -> float | None:
+        """Return when usage records or starts are thought of again, whatever happens until then."""
+        passes, now = self.passes, self.passes.clock.now()
+        seen = passes.sightings
+        at = (
+            usage.next_look(seen.records, now),
+            seen.rejections.due(now, passes.config.grace),
+            seen.demotions.due(now),
+        )
+        first = min(filter(None, at), default=None)
+        if first is None:
+            return None
+        return passes.clock.monotonic() + max((first - now).total_seconds(), 0.0)
 
 
-def _observe(old: Sightings, world: World, now: datetime) -> Sightings:
-    """Take one more look at pods and usage records. Runs in the thread."""
-    pods = sightings.look(old, world.snapshot, now)
+def _observe(old: Sightings, world: World, grace: Grace, now: datetime) -> Sightings:
+    """Take one more look at pods, starts and usage records. Runs in the thread."""
+    pods = sightings.look(old, world.snapshot, grace, now)
     if "workloads" in world.unserved:
         return replace(pods, records=replace(old.records, stored=frozenset(), missed={}))
     known = world.snapshot.memo.records

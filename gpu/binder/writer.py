@@ -19,6 +19,7 @@ from gpu.binder import bodies, changes, confirming, start_bodies
 from gpu.binder.bodies import Body
 from gpu.binder.changes import Change, Target
 from gpu.binder.fence import Fence
+from gpu.binder.rejection_changes import DeletePod
 from gpu.binder.start_changes import CreateClaim, Pin
 from gpu.objects.kinds import GPU_BINDERS, GPU_CLAIMS, GPU_NODES, Kind
 from gpu.objects.meta import ObjectKey
@@ -109,7 +110,7 @@ class ChangeWriter:
             case changes.AddFinalizer() | changes.DropFinalizer():
                 version = self._version(change.kind, change.key, change.version)
                 return await self._patch(change, bodies.finalizers(change, version))
-            case changes.EndGuest() | changes.DeleteClaim() | changes.DropRecord():
+            case changes.EndGuest() | changes.DeleteClaim() | changes.DropRecord() | DeletePod():
                 await self._delete(change)
                 return None
             case CreateClaim() | Pin():
@@ -136,7 +137,7 @@ class ChangeWriter:
             target.key.name,
             target.key.namespace or None,
             uid=target.uid,
-            resource_version=change.version if isinstance(change, changes.EndGuest) else None,
+            resource_version=_version_to_delete(change),
         )
 
     async def _start(self, change: CreateClaim | Pin) -> Body:
@@ -205,3 +206,14 @@ class ChangeWriter:
 
     def _version(self, kind: Kind, key: ObjectKey, decided_on: str) -> str:
         return self._versions.get((kind, key), decided_on)
+
+
+def _version_to_delete(change: Change) -> str | None:
+    """Return the version an object must have to be deleted; None where only its uid counts."""
+    match change:
+        case changes.EndGuest():
+            return change.version
+        case DeletePod():
+            return change.pod.meta.resource_version
+        case _:
+            return None

@@ -4,6 +4,7 @@ No node name and no number of another tenant is in them.
 """
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import ClassVar, assert_never
 
 from gpu.model import misfits, refusals
@@ -78,8 +79,25 @@ class PodFitsNowhere:
     """What keeps it from each of them."""
 
 
+@dataclass(frozen=True, slots=True)
+class NodesRefused:
+    """Nodes refused the VM's launcher a short while ago, and are skipped for it; beside other reasons."""
+
+    reason: ClassVar[str] = "NodesRefused"
+    nodes: int
+
+
+@dataclass(frozen=True, slots=True)
+class StartsFail:
+    """The VM's last starts have failed, one after the other: others come first for a while."""
+
+    reason: ClassVar[str] = "StartsFail"
+    failures: int
+    until: datetime
+
+
 OfClaim = ClaimMissing | ClaimDeleting | ClaimInUse | ClaimPending | ClaimNameTaken
-OfPod = RawNameDenied | NoRoomForPod | PodFitsNowhere
+OfPod = RawNameDenied | NoRoomForPod | PodFitsNowhere | NodesRefused | StartsFail
 GateReason = Refusal | OfClaim | OfPod
 
 
@@ -141,6 +159,18 @@ def _about_pod(found: OfPod) -> str:
             return (
                 f"no node with the units free takes the launcher pod, {misfits.told(why)}: change "
                 "what the VM asks for, or wait"
+            )
+        case NodesRefused(nodes):
+            count = (
+                "1 node that refused the launcher is"
+                if nodes == 1
+                else f"{nodes} nodes that refused the launcher are"
+            )
+            return f"{count} skipped for this VM for ten minutes, or until changed: wait"
+        case StartsFail(failures, until):
+            return (
+                f"the last {failures} starts of the VM failed: its next turn is at {until:%H:%M:%S} UTC, "
+                "after those of others; look at the VMI's events for why they failed, or stop the VM"
             )
         case RawNameDenied(resource, units):
             return (

@@ -49,6 +49,11 @@ def is_degraded(claim: GPUClaim) -> bool:
     return any(item.type == spent.DEGRADED for item in claim.conditions)
 
 
+def is_rejected(claim: GPUClaim) -> bool:
+    """Say whether some node is noted to have refused the launcher of a claim."""
+    return bool(claim.rejected_nodes)
+
+
 def is_gated(claim: GPUClaim) -> bool:
     """Say whether a Bound claim says that its VM waits at the gate, or did."""
     return claim.phase is Phase.BOUND and any(item.type == _WAITING for item in claim.conditions)
@@ -71,6 +76,7 @@ _MARKS: Final[Mapping[str, Callable[[GPUClaim], bool]]] = {
     "attached": is_attached,
     "degraded": is_degraded,
     "gated": is_gated,
+    "rejected": is_rejected,
     "strays": is_stray,
     "holders": is_holder,
 }
@@ -160,6 +166,11 @@ class Indexed:
     def gated(self) -> tuple[GPUClaim, ...]:
         """Bound claims that say that their VM waits at the gate, in key order."""
         return self.indexed().marked["gated"]
+
+    @property
+    def rejected(self) -> tuple[GPUClaim, ...]:
+        """Claims with nodes that refused their launcher, over or not, in key order."""
+        return self.indexed().marked["rejected"]
 
     @property
     def strays(self) -> tuple[GPUClaim, ...]:

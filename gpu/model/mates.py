@@ -8,7 +8,7 @@ none of them is in use: a launcher at the gate uses nothing. Where neither can b
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gpu.model import coverage, placement, sets
+from gpu.model import coverage, placement, rejections, sets
 from gpu.model.ledger import Holder
 from gpu.model.sets import ClaimSet
 from gpu.model.snapshot import Draft
@@ -56,7 +56,7 @@ def spot(draft: Draft, mates: Sequence[GPUClaim], asked: placement.Wants) -> Spo
     with draft.savepoint():
         for one in mates:
             draft.lift(one)
-        refused = {item.node for one in mates for item in one.rejected_nodes}
+        refused = rejections.skipped(mates, draft.snapshot.nodes, None)
         node = placement.choose(draft, together(mates, asked), refused | {home})
     return Spot(node, tuple(mates)) if node is not None else None
 

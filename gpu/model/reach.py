@@ -10,12 +10,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from gpu.config import Grace
-from gpu.model import evidence, guests
+from gpu.model import evidence, guests, rejections
 from gpu.model.evidence import Witness
+from gpu.model.rejections import Rejections
 from gpu.model.sets import ClaimSet
 from gpu.model.sightings import Sightings
 from gpu.model.signs import Missing, Proof
-from gpu.model.snapshot import Draft
+from gpu.model.snapshot import Draft, Snapshot
 from gpu.objects import meta
 from gpu.objects.kubevirt import VMI
 from gpu.units import NodeName
@@ -47,7 +48,8 @@ def by_evidence(looking: Witness) -> Reaches:
     """
 
     def reach(found: ClaimSet) -> Reach:
-        without = rejected(found, looking.now)
+        memory = looking.sightings.rejections
+        without = rejected(found, looking.snapshot, memory, looking.now)
         look = evidence.look(looking, found.claims)
         gated = frozenset(
             lack.pod
@@ -78,11 +80,12 @@ def by_record(draft: Draft) -> Reaches:
     return by_evidence(evidence.witness(draft.snapshot, (), Sightings(), Grace(), meta.EPOCH))
 
 
-def rejected(found: ClaimSet, now: datetime) -> frozenset[NodeName]:
-    """Return the nodes that refused the set's pod and have not been forgiven by `now`."""
-    return frozenset(
-        item.node for claim in found.claims for item in claim.rejected_nodes if item.until > now
-    )
+def rejected(
+    found: ClaimSet, snapshot: Snapshot, memory: Rejections, now: datetime
+) -> frozenset[NodeName]:
+    """Return the nodes that refused the set's launcher a short while ago and are as they were then."""
+    noted = rejections.skipped(found.claims, snapshot.nodes, now)
+    return noted | memory.of(found.vm) if found.vm else noted
 
 
 def _of_live_pods(looking: Witness, found: ClaimSet, vmi: VMI | None) -> set[NodeName]:

@@ -5,9 +5,13 @@ only delay a release, never bring one forward.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+from gpu.config import Grace
+from gpu.model import demotions, rejections
+from gpu.model.demotions import Demotions
+from gpu.model.rejections import Rejections
 from gpu.model.snapshot import Snapshot
 from gpu.model.usage import Memory
 from gpu.objects.claims import GPUClaim
@@ -16,7 +20,7 @@ from gpu.objects.pods import Pod
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sightings:
-    """Of the pods recorded in attachments and not known to have ended, by uid; and of records."""
+    """Of the pods recorded in attachments and not known to have ended, by uid; of records and starts."""
 
     absent: Mapping[str, datetime] = field(default_factory=dict)
     """Since when the pod object is not there."""
@@ -24,6 +28,10 @@ class Sightings:
     """Seen by this leader, and when last seen a scheduling gate kept them from any node."""
     records: Memory = field(default_factory=Memory)
     """What became of usage records; `observe` leaves it as it is."""
+    rejections: Rejections = field(default_factory=Rejections)
+    """Which nodes refused launchers; `observe` leaves it as it is, as the next."""
+    demotions: Demotions = field(default_factory=Demotions)
+    """Whose starts fail."""
 
 
 def observe(
@@ -50,7 +58,7 @@ def observe(
                     unplaced.add(pod.uid)
             elif seen.node is None and seen.gates:
                 unplaced.add(pod.uid)
-    return Sightings(absent=absent, unplaced=frozenset(unplaced), records=old.records)
+    return replace(old, absent=absent, unplaced=frozenset(unplaced))
 
 
 def is_told_of(claim: GPUClaim, pods: Mapping[tuple[str, str], Pod]) -> bool:
@@ -63,10 +71,17 @@ def is_told_of(claim: GPUClaim, pods: Mapping[tuple[str, str], Pod]) -> bool:
     return False
 
 
-def look(old: Sightings, snapshot: Snapshot, now: datetime) -> Sightings:
-    """Return what `observe` does of all attached claims, looking only where something changed."""
+def look(old: Sightings, snapshot: Snapshot, grace: Grace, now: datetime) -> Sightings:
+    """Return what is known after one more look: at pods of claims where something changed, at all starts."""
     pods, given = snapshot.pods, snapshot.given
     told = snapshot.memo.unseen.follow(
         snapshot.attached, given.vmis, given.pods, lambda claim: is_told_of(claim, pods)
     )
-    return observe(old, [snapshot.claims[key] for key in sorted(told)], pods, now)
+    seen = observe(old, [snapshot.claims[key] for key in sorted(told)], pods, now)
+    refused = rejections.observe(old.rejections, snapshot, grace, now)
+    by_node = frozenset(one.vmi for one in refused.kept)
+    return replace(
+        seen,
+        rejections=refused,
+        demotions=demotions.observe(old.demotions, snapshot, by_node, now),
+    )

@@ -1,5 +1,6 @@
 """GPUClaim: order, phase, node, attachment, refused nodes with their expiry."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -230,6 +231,18 @@ def format_attachment(found: Attachment | None) -> dict[str, Any] | None:
             for pod in found.pods
         ],
     }
+
+
+def format_rejected(found: Iterable[RejectedNode]) -> list[dict[str, Any]] | None:
+    """Return `status.rejectedNodes` as a merge patch sets it; null where there is none."""
+    return [
+        {
+            "node": item.node,
+            "until": meta.format_time(item.until),
+            **({"fingerprint": item.fingerprint} if item.fingerprint else {}),
+        }
+        for item in found
+    ] or None
 
 
 def format_spent(found: Spent | None) -> dict[str, Any] | None:

@@ -25,6 +25,10 @@ class VM:
     meta: ObjectMeta
     claims: tuple[ClaimName, ...] = ()
     """By device name or annotation, sorted, each once; MOST_CLAIMS of them at most."""
+    failed_vmi: str = ""
+    """Uid of the last VMI that never ran, as KubeVirt says; it forgets when one runs, or the VM is stopped."""
+    failures: int = 0
+    """Such VMIs in a row."""
     raw: Raw = field(default_factory=dict, compare=False, repr=False)
 
 
@@ -128,9 +132,12 @@ def decode_vm(raw: Raw) -> VM:
     }
     listed = template.child("metadata").text_map("annotations").get(keys.CLAIMS_ANNOTATION, "")
     named |= {name.strip() for name in listed.split(",")}
+    failed = fields.child("status").child("startFailure")
     return VM(
         meta=replace(meta.decode_meta(fields), annotations={}),
         claims=tuple(ClaimName(name) for name in sorted(named - {""})[:MOST_CLAIMS]),
+        failed_vmi=failed.text_or("lastFailedVMIUID"),
+        failures=failed.whole("consecutiveFailCount", 0),
         raw=raw,
     )
 

@@ -161,7 +161,7 @@ async def test_the_loop_wakes_exactly_when_a_quarantine_ends():
 
 
 async def test_the_loop_wakes_exactly_when_a_usage_record_is_due_feature_on_or_off():
-    passes = Passes(reports=[replace(WELL, records_due=112.5)])
+    passes = Passes(reports=[replace(WELL, due=112.5)])
     await run_for(a_loop(passes, enabled=False), 20)
     assert passes.began == [100.0, 112.5]
 

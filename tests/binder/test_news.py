@@ -357,5 +357,6 @@ def test_every_change_of_a_claims_status_is_considered():
         changes.ExplainGated,
         changes.ExplainKept,
         ExplainRefused,
+        changes.Reject,
     }
     assert set(changes.ClaimStatus.__args__) == considered

@@ -20,6 +20,7 @@ CLAIM = {"finalizers": ["gpu.cozystack.io/claim"]}
 CONTRACT = (
     "finalizers",
     "attachments",
+    "rejections",
     "sets",
     "requests",
     "gates",

@@ -185,11 +185,11 @@ async def test_a_deletion_is_looked_at_again_a_second_later_and_told_once():
     await rig.until_still()
     await host(rig)
     reports = await rig.until_still()
-    assert [report.records_due for report in reports] == [rig.clock.monotonic() + 1] * len(reports)
+    assert [report.due for report in reports] == [rig.clock.monotonic() + 1] * len(reports)
     rig.clock.advance(1)
     reports = await rig.until_still()
     assert [report.records_deleted for report in reports] == [1] + [0] * (len(reports) - 1)
-    assert [report.records_due for report in reports] == [None] * len(reports)
+    assert [report.due for report in reports] == [None] * len(reports)
 
 
 async def test_a_claim_that_goes_while_its_vm_runs_gets_a_record_that_was_taken_anew_once():

@@ -51,6 +51,8 @@ class Window:
         self._subscribers: list[Callable[[], None]] = []
         self._at = 0
         self._seen: dict[tuple[str, str], Any] = {}
+        self.lingering: dict[kinds.Kind, dict[ObjectKey, Any]] = {}
+        """Objects that are deleted and shown on, as the store shows finished pods."""
         self.show()
 
     def show(self) -> None:
@@ -58,7 +60,8 @@ class Window:
         self._at = self._cluster.version
         for view, (kind, decode) in DECODERS.items():
             found, malformed = [], {}
-            for key, raw in sorted(self._cluster._objects.get(kind, {}).items()):
+            stored = self._cluster._objects.get(kind, {})
+            for key, raw in sorted((self.lingering.get(kind, {}) | stored).items()):
                 try:
                     found.append(self._decoded(raw, decode))
                 except DecodeError as error:

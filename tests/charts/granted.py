@@ -31,7 +31,8 @@ PROCESS: Final[Granted] = {
     ("resourcequotas", ()): FOLLOW,
     ("persistentvolumes", ()): FOLLOW,
     ("persistentvolumeclaims", ()): FOLLOW,
-    ("pods", ()): (*READ, "patch"),  # the pin of a launcher; teardown --release-gates
+    # The pin of a launcher, teardown --release-gates; one that its node refused is deleted.
+    ("pods", ()): (*READ, "patch", "delete"),
     ("helmreleases.helm.toolkit.fluxcd.io", ()): FOLLOW,
     ("kubevirts.kubevirt.io", ()): FOLLOW,
     ("virtualmachines.kubevirt.io", ()): FOLLOW,

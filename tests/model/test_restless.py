@@ -1,5 +1,6 @@
 from datetime import timedelta
 
+from gpu.config import Grace
 from gpu.model import sightings
 from gpu.model.restless import Restless
 from gpu.model.sightings import Sightings
@@ -51,6 +52,6 @@ def test_a_look_where_something_changed_sees_what_a_look_at_all_does():
         step.memo.unseen = memory
         now = START + timedelta(seconds=index)
         all_before = sightings.observe(all_before, step.attached, step.pods, now)
-        before = sightings.look(before, step, now)
-        assert before == all_before
+        before = sightings.look(before, step, Grace(), now)
+        assert (before.absent, before.unplaced) == (all_before.absent, all_before.unplaced)
     assert before.absent == {"there": START + timedelta(seconds=3)}

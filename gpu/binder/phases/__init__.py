@@ -14,6 +14,7 @@ from gpu.binder.phases import (
     lost,
     moves,
     orders,
+    rejections,
     release,
     sets,
     status,
@@ -23,6 +24,7 @@ from gpu.binder.phases import (
 PASS: Final = (
     Phase(name="finalizers", changes=finalizers.changes_of, when_disabled=True),
     Phase(name="attachments", changes=attachments.changes_of),
+    Phase(name="rejections", changes=rejections.changes_of),
     Phase(name="sets", changes=sets.changes_of),
     Phase(name="gates", changes=gates.changes_of),
     Phase(name="launchers", changes=launchers.changes_of),

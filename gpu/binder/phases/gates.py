@@ -18,9 +18,10 @@ from gpu.config import RawPlacement
 from gpu.model import cases, coverage, fit, reach, refusals, seats, starts, template_units
 from gpu.model.ahead import Ahead
 from gpu.model.fit import Facts
-from gpu.model.gate_reasons import GateReason
+from gpu.model.gate_reasons import GateReason, NodesRefused, StartsFail
 from gpu.model.misfits import Misfit
 from gpu.model.reach import Reach, Reaches
+from gpu.model.snapshot import Age
 from gpu.model.starts import Start
 from gpu.objects.claims import AttachedPod, Attachment, Cause, Displaced, GPUClaim, Phase
 from gpu.objects.kinds import VMIS
@@ -40,7 +41,7 @@ def changes_of(scene: Scene) -> Iterator[Change]:
     waiting: dict[str, Waits] = {}
     scene.findings.waiting = waiting
     told: Container[ObjectKey] = ()
-    found = starts.waiting(scene.draft)
+    found = _in_turn(scene, starts.waiting(scene.draft))
     if found:
         gate = _gate(scene, found, waiting)
         for start in found:
@@ -90,14 +91,37 @@ def _of(gate: _Gate, start: Start) -> Iterator[Change]:
         yield _pin(start, None)
         return
     where = gate.reaches(start.found) if start.found else Reach()
-    seat = _seat(gate, start, where)
+    later = _later(scene, start)
+    seat = (later,) if later else _seat(gate, start, where)
     if isinstance(seat, tuple):
         yield from _waits(gate, start, seat)
     else:
         yield from _seated(gate, start, seat, where)
 
 
-# Whether and where.
+# When, whether and where.
+
+
+def _in_turn(scene: Scene, found: tuple[Start, ...]) -> tuple[Start, ...]:
+    """Have those come last whose starts fail again and again."""
+    demotions = scene.sightings.demotions
+    demoted = {start.key for start in found if demotions.of(start.key)} if found else set()
+    scene.findings.demoted = len(demoted)
+    return tuple(sorted(found, key=lambda start: start.key in demoted)) if demoted else found
+
+
+def _later(scene: Scene, start: Start) -> StartsFail | None:
+    """Return why it is not the turn of a start yet, if it is not."""
+    known = scene.sightings.demotions.of(start.key)
+    if known is None or known.until <= scene.now:
+        return None
+    return StartsFail(known.failures, known.until)
+
+
+def _age(scene: Scene, start: Start) -> Age:
+    """Return what a start's turn goes by: one that is demoted is younger than anything that waits."""
+    is_demoted = scene.sightings.demotions.of(start.key) is not None
+    return (scene.now, start.vmi.meta.uid) if is_demoted else start.age
 
 
 def _seat(gate: _Gate, start: Start, where: Reach) -> NodeName | Reasons:
@@ -109,17 +133,20 @@ def _seat(gate: _Gate, start: Start, where: Reach) -> NodeName | Reasons:
     if start.has_lost:
         draft.count_older(start.age)
     else:
-        gate.ahead.of(start.age)
+        gate.ahead.of(_age(gate.scene, start))
+    without = where.without | gate.scene.sightings.rejections.of(start.key)
     refused = _refused(gate.scene, start)
     needs = fit.asked(start.pod)
 
     def why_not(name: NodeName) -> Misfit | None:
         return fit.why_not(needs, draft.snapshot.nodes[name], gate.facts)
 
-    seat = seats.choose(draft, start, where.without, why_not)
-    if not refused:
-        return seat
-    return (*refused, *seat) if isinstance(seat, tuple) else refused
+    seat = seats.choose(draft, start, without, why_not)
+    if not isinstance(seat, tuple):
+        return refused or seat
+    skipped = len(without & draft.snapshot.nodes.keys())
+    told = (*refused, *seat, *((NodesRefused(skipped),) if skipped else ()))
+    return tuple(dict.fromkeys(told))
 
 
 def _refused(scene: Scene, start: Start) -> Reasons:

@@ -239,7 +239,8 @@ def _act(scene: Scene, case: _Case, tally: Tally) -> Iterator[Change]:
 
 def _elsewhere(scene: Scene, case: _Case) -> NodeName | None:
     """Return the node that has room for the whole set, of those that have not refused it lately."""
-    without = reach.rejected(case.item, scene.now) | {case.trouble.node}
+    memory, now = scene.sightings.rejections, scene.now
+    without = reach.rejected(case.item, scene.draft.snapshot, memory, now) | {case.trouble.node}
     return placement.choose(scene.draft, sets.wants(case.claims), without)
 
 

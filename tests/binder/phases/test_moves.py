@@ -209,7 +209,7 @@ def test_a_set_held_on_two_nodes_leaves_a_node_that_is_gone_as_a_whole(unready):
 
 def test_a_set_goes_to_no_node_that_has_just_refused_it():
     def rejected(seconds):
-        return {"rejectedNodes": [{"node": "n2", "until": ago(-seconds), "fingerprint": "f"}]}
+        return {"rejectedNodes": [{"node": "n2", "until": ago(-seconds)}]}
 
     nodes = [raws.a_node("n2", units=1), raws.a_node("n3", units=2)]
     assert done(a_scene(a_hold("x", **rejected(60)), nodes=nodes)) == ["place x n3"]

@@ -124,7 +124,7 @@ def test_a_cordoned_node_takes_none_of_it():
 
 
 def test_a_node_that_refused_its_pod_takes_none_of_it():
-    rejected = {"node": "n1", "until": "2026-01-01T12:05:00Z", "fingerprint": "f"}
+    rejected = {"node": "n1", "until": "2026-01-01T12:05:00Z"}
     found = scene(held("a", "n1", count=2), held("b", "n2"))
     refused = replace(
         claim_of(found, "b"), rejected_nodes=claim_of(scene_with(rejected), "b").rejected_nodes
