@@ -56,7 +56,7 @@ def test_an_order_that_cannot_be_met_is_refused_with_what_would_be_accepted():
         ),
         causes=(Cause("spec.count", "NoFreeUnits", refusals.words(why)),),
         about=About(group="gpu.cozystack.io", kind="gpuclaims", name="big"),
-        rests_on=premises.ROOM,
+        rests_on=premises.NODES,
     )
 
 
