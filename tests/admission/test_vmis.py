@@ -1,67 +1,26 @@
 """The VMI webhook without its write: what each reference becomes, and every reason for a refusal."""
 
-import json
-from dataclasses import replace
-
 import pytest
 
 from gpu import keys
-from gpu.admission import vmis
 from gpu.admission.review import Denied
-from gpu.admission.vmis import Plan
-from gpu.config import Config
 from gpu.model import premises
 from gpu.objects.claims import GPUClaim
-from tests.admission import starts
-from tests.admission.starts import a_vmi, asked, claim, devices, gpu, record, unit
+from tests.admission.judging import CLAIMS, a_start, admitted, attached, path, refused
+from tests.admission.starts import a_vmi, claim, devices, gpu, record, unit
 from tests.builders import (
     H100,
     L40,
-    START,
     a_claim,
     a_class,
     a_kubevirt,
     a_settings,
-    a_world,
-    attachment,
 )
 from tests.builders import (
     a_vmi as stored_vmi,
 )
 
-CONFIG = Config()
 TOLD = "tenant-a, and a VM uses claims of its own namespace only: order it, or name one that"
-CLASSES = [a_class(maxCount=4), a_class("l40", resource=L40), a_class("old", retired=True)]
-CLAIMS = [
-    a_claim("one", on="n1"),
-    a_claim("three", count=3, on="n1"),
-    a_claim("l", class_name="l40"),
-]
-
-
-def a_start(body, **objects):
-    world = a_world(**{"classes": CLASSES, "claims": CLAIMS, **objects})
-    review = asked(body)
-    return vmis.judge(review, vmis.read(review), world, CONFIG, START)
-
-
-def admitted(body, ids=None, **objects):
-    """The VMI as it leaves the webhook, its claims attached under an id that is their name's."""
-    found = a_start(body, **objects)
-    assert isinstance(found, Plan), found
-    given = ids or {it.meta.name: f"id-{it.meta.name}" for it in found.found.held}
-    return starts.patched(body, vmis.written(asked(body), found, given))
-
-
-def refused(body, **objects):
-    """Codes and paths of a refusal."""
-    found = a_start(body, **objects)
-    assert isinstance(found, Denied), found
-    return [(cause.reason, cause.field) for cause in found.causes]
-
-
-def path(index=0, place="gpus", member="deviceName"):
-    return f"spec.domain.devices.{place}[{index}].{member}"
 
 
 def test_a_held_claim_becomes_all_its_units_at_its_place():
@@ -153,10 +112,6 @@ def test_a_record_that_a_tenant_wrote_is_overwritten():
     found = admitted(a_vmi(gpus=[claim("one")], annotations=marks))
     assert record(found) == [{"claim": "one", "admission": "id-one"}]
     assert keys.TERM_ANNOTATION not in found["metadata"]["annotations"]
-
-
-def attached(vm="vm", **more):
-    return {"one": a_claim("one", on="n1", attached=attachment(vm, **more))}["one"]
 
 
 USED = attached("other", uid="u-other")
@@ -376,96 +331,6 @@ def test_a_vmi_that_is_ending_does_not_block_anothers_start(objects):
 def test_an_attachment_that_waited_long_enough_does_not_either():
     late = attached("other", since=-61)
     assert record(admitted(a_vmi(gpus=[claim("one")]), claims=[late]))
-
-
-# A repeated call.
-
-
-def again(body, **objects):
-    """Put what left the webhook to it again, attached as it wrote it."""
-    first = admitted(body, **objects)
-    ids = {it["claim"]: it["admission"] for it in record(first) or [] if "claim" in it}
-    vm = body["metadata"].get("name", "")
-    now = [
-        replace(
-            it,
-            attached_to=a_claim(
-                "x", attached=attachment(vm, admission=ids[it.meta.name])
-            ).attached_to,
-        )
-        if it.meta.name in ids
-        else it
-        for it in objects.get("claims", CLAIMS)
-    ]
-    return first, {**objects, "claims": now}
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        pytest.param(
-            a_vmi(gpus=[unit(), claim("three")], hosts=[claim("l")], listed="one"), id="all"
-        ),
-        pytest.param(a_vmi("", gpus=[unit(), unit()]), id="template-units-without-a-name"),
-        pytest.param(a_vmi(gpus=[gpu("usb.io/x")], listed=""), id="nothing"),
-    ],
-)
-def test_a_repeated_call_changes_nothing(body):
-    first, objects = again(body)
-    assert admitted(first, **objects) == first
-
-
-def test_raw_units_are_repeated_too():
-    body = a_vmi(gpus=[gpu(H100)])
-    raw = a_settings(raw=True)
-    first = admitted(body, settings=raw)
-    assert admitted(first, settings=raw) == first
-
-
-FORGED = [{"name": f"gpuclaim-{number}", "deviceName": H100} for number in range(3)]
-
-
-@pytest.mark.parametrize(
-    ("marks", "objects"),
-    [
-        pytest.param([{"claim": "three", "admission": "forged"}], {}, id="an-id-nobody-gave"),
-        pytest.param(
-            [{"claim": "three", "admission": "adm-vm"}],
-            {"claims": [a_claim("three", count=3, attached=attachment("other"))]},
-            id="of-another-vm",
-        ),
-        pytest.param(
-            [{"claim": "three", "admission": "adm-vm"}],
-            {"claims": [a_claim("three", count=3, attached=attachment("vm", uid="u"))]},
-            id="of-a-start-that-came",
-        ),
-        pytest.param(
-            [{"claim": "three", "admission": "adm-vm"}],
-            {"claims": [a_claim("three", count=2, attached=attachment("vm"))]},
-            id="more-units-than-the-claim-has",
-        ),
-        pytest.param([{"class": "h100", "units": 2}], {}, id="more-units-than-recorded"),
-        pytest.param([{"class": "l40", "units": 3}], {}, id="another-resource"),
-        pytest.param([], {}, id="nothing-recorded"),
-        pytest.param("x", {}, id="no-record-at-all"),
-        pytest.param(
-            [{"claim": "three", "admission": "adm-vm"}],
-            {"claims": [a_claim("three", tenant="tenant-b", count=3, attached=attachment("vm"))]},
-            id="anothers-claim",
-        ),
-    ],
-)
-def test_units_that_the_webhook_did_not_write_are_refused(marks, objects):
-    annotations = {keys.RESOLVED_CLAIMS_ANNOTATION: json.dumps(marks)}
-    found = refused(a_vmi(gpus=FORGED, annotations=annotations), **objects)
-    assert ("NameReserved", path(member="name")) in found
-
-
-def test_forged_template_units_are_judged_as_honest_ones():
-    """The record says what four references would; it may say no more."""
-    units = [{"name": f"gpuclaim-{number}", "deviceName": H100} for number in range(5)]
-    marks = {keys.RESOLVED_CLAIMS_ANNOTATION: '[{"class":"h100","units":5}]'}
-    assert refused(a_vmi(gpus=units, annotations=marks)) == [("OverMaxCount", path(member="")[:-1])]
 
 
 def test_a_claim_that_cannot_be_read_is_not_called_missing():
