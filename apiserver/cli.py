@@ -123,6 +123,20 @@ def serve(  # noqa: PLR0913 -- typer reads one parameter per flag
         float,
         typer.Option(envvar=f"{_ENV}ATTACHMENT_GRACE", help="Seconds a VM's start is waited for."),
     ] = _DEFAULTS.attachment_grace,
+    pin_grace: Annotated[
+        float,
+        typer.Option(
+            envvar=f"{_ENV}PIN_GRACE",
+            help="Seconds a pinned launcher may stay unscheduled before it is deleted.",
+        ),
+    ] = _DEFAULTS.pin_grace,
+    rejection: Annotated[
+        float,
+        typer.Option(
+            envvar=f"{_ENV}REJECTION",
+            help="Seconds a node is skipped for a VM whose launcher it refused.",
+        ),
+    ] = _DEFAULTS.rejection,
     release_settle: Annotated[
         float,
         typer.Option(
@@ -209,6 +223,8 @@ def serve(  # noqa: PLR0913 -- typer reads one parameter per flag
         not_ready_grace=not_ready_grace,
         degraded_grace=degraded_grace,
         attachment_grace=attachment_grace,
+        pin_grace=pin_grace,
+        rejection=rejection,
         release_settle=release_settle,
         guard_window=guard_window,
         guard_share=guard_share,

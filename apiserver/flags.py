@@ -81,6 +81,8 @@ class Flags:
     not_ready_grace: float = _GRACE.not_ready
     degraded_grace: float = _GRACE.degraded
     attachment_grace: float = _GRACE.attachment
+    pin_grace: float = _GRACE.pin
+    rejection: float = _GRACE.rejection
     release_settle: float = _GRACE.release_settle
     guard_window: float = _GUARD.window
     guard_share: float = _GUARD.share
@@ -175,6 +177,8 @@ def judge(flags: Flags) -> ServeConfig:
                 not_ready=flags.not_ready_grace,
                 degraded=flags.degraded_grace,
                 attachment=flags.attachment_grace,
+                pin=flags.pin_grace,
+                rejection=flags.rejection,
                 release_settle=flags.release_settle,
             ),
             guard=Guard(
@@ -236,6 +240,8 @@ def _number_problems(flags: Flags) -> list[str]:
         ("--not-ready-grace", flags.not_ready_grace),
         ("--degraded-grace", flags.degraded_grace),
         ("--attachment-grace", flags.attachment_grace),
+        ("--pin-grace", flags.pin_grace),
+        ("--rejection", flags.rejection),
         ("--release-settle", flags.release_settle),
         ("--guard-window", flags.guard_window),
     ):

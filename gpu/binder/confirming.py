@@ -166,9 +166,11 @@ async def _not_held(api: Writer, confirm: confirms.ClaimsHeld) -> str:
 
 async def _not_refused(api: Writer, confirm: confirms.Refused) -> str:
     raw = await _find(api, PODS, confirm.key)
-    pod = pods.decode(raw) if raw is not None else None
-    if pod is None or pod.meta.uid != confirm.uid or pod.meta.deleting:
-        return f"pod {confirm.key} is gone, or going"
+    if raw is None:
+        return ""  # the deletion is told so, and the view with it
+    pod = pods.decode(raw)
+    if pod.meta.uid != confirm.uid or pod.meta.deleting:
+        return f"pod {confirm.key} is another one, or going"
     is_so = rejections.is_refused(pod) or rejections.is_unschedulable(pod)
     return "" if is_so else f"pod {confirm.key} is not refused by its node"
 

@@ -85,7 +85,7 @@ class ClaimsHeld:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """The pod of that uid is there, and its node refused it, or no node has it; no gate holds it."""
+    """If the pod is there, it is the one of that uid, not going, and refused or not bound still."""
 
     key: ObjectKey
     uid: str

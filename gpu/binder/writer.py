@@ -21,7 +21,7 @@ from gpu.binder.changes import Change, Target
 from gpu.binder.fence import Fence
 from gpu.binder.rejection_changes import DeletePod
 from gpu.binder.start_changes import CreateClaim, Pin
-from gpu.objects.kinds import GPU_BINDERS, GPU_CLAIMS, GPU_NODES, Kind
+from gpu.objects.kinds import GPU_BINDERS, GPU_CLAIMS, GPU_NODES, PODS, Kind
 from gpu.objects.meta import ObjectKey
 from gpu.ports import Outcome, Writer
 from gpu.reading import FreshView
@@ -112,6 +112,8 @@ class ChangeWriter:
                 return await self._patch(change, bodies.finalizers(change, version))
             case changes.EndGuest() | changes.DeleteClaim() | changes.DropRecord() | DeletePod():
                 await self._delete(change)
+                if isinstance(change, DeletePod):  # bound nowhere or ended: it goes at once
+                    self.view.gone(PODS, change.pod.meta.key, change.pod.meta.uid)
                 return None
             case CreateClaim() | Pin():
                 return await self._start(change)

@@ -38,6 +38,8 @@ def test_what_is_typed_is_what_is_run(pair):
         not_ready_grace=60,
         degraded_grace=90,
         attachment_grace=20,
+        pin_grace=25,
+        rejection=300,
         release_settle=240,
         resync=7,
         canary_interval=9,
@@ -58,7 +60,9 @@ def test_what_is_typed_is_what_is_run(pair):
         kubevirt_namespace="virtual",
         usage_record_monitor=UsageRecordMonitor.ANCHOR,
         running_guests=RunningGuests.KEEP,
-        grace=Grace(not_ready=60, degraded=90, attachment=20, release_settle=240),
+        grace=Grace(
+            not_ready=60, degraded=90, attachment=20, pin=25, rejection=300, release_settle=240
+        ),
         guard=Guard(window=120, share=0.5, at_least=3),
         pace=Pace(
             lease_duration=4,

@@ -19,8 +19,8 @@ from tests.fakes.cluster import Fault
 CLAIM = {"finalizers": ["gpu.cozystack.io/claim"]}
 CONTRACT = (
     "finalizers",
-    "attachments",
     "rejections",
+    "attachments",
     "sets",
     "requests",
     "gates",

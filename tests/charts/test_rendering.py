@@ -149,6 +149,8 @@ def test_the_chart_runs_only_commands_and_flags_that_the_program_has(chart: Char
         ("grace.notReady=60", "--not-ready-grace", "60"),
         ("grace.degraded=90", "--degraded-grace", "90"),
         ("grace.attachment=20", "--attachment-grace", "20"),
+        ("grace.pin=25", "--pin-grace", "25"),
+        ("grace.rejection=300", "--rejection", "300"),
         ("grace.releaseSettle=240", "--release-settle", "240"),
         ("guard.window=120", "--guard-window", "120"),
         ("guard.share=1", "--guard-share", "1"),

@@ -23,8 +23,9 @@ from gpu.binder.phases import (
 
 PASS: Final = (
     Phase(name="finalizers", changes=finalizers.changes_of, when_disabled=True),
-    Phase(name="attachments", changes=attachments.changes_of),
+    # Before a claim forgets whose launcher it was that its node refused.
     Phase(name="rejections", changes=rejections.changes_of),
+    Phase(name="attachments", changes=attachments.changes_of),
     Phase(name="sets", changes=sets.changes_of),
     Phase(name="gates", changes=gates.changes_of),
     Phase(name="launchers", changes=launchers.changes_of),

@@ -1,0 +1,171 @@
+"""Launchers that their node refuses, on a real API server with a real scheduler; no KubeVirt runs."""
+
+import pytest
+import pytest_asyncio
+
+from gpu.cluster import errors
+from gpu.objects import kinds
+from tests.real import site as sites
+from tests.real.site import H100
+from tests.real.test_gates import LATE, Stage, T, hold
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+
+FLAGS = (*sites.FAST, "--pin-grace=1", "--release-settle=2")
+OUT_OF = f"OutOf{H100}"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def plane(binaries_built, tmp_path_factory):
+    async with sites.opened(tmp_path_factory.mktemp("rejections"), flags=FLAGS) as opened:
+        await opened.offer("h100")
+        await opened.tenant(T)
+        yield opened
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def stage(plane):
+    """Two nodes, n1 with 2 units and n2 with 4; everything else is gone afterwards."""
+    await plane.node("n1", 2)
+    await plane.node("n2", 4)
+    made = Stage(plane)
+    yield made
+    admin = plane.admin
+    for vmi in (await admin.list_all(kinds.VMIS, T)).items:
+        await admin.delete(kinds.VMIS, vmi["metadata"]["name"], T, grace_period=0)
+    for pod in (await admin.list_all(kinds.PODS, T)).items:
+        await admin.delete(kinds.PODS, pod["metadata"]["name"], T, grace_period=0)
+    for claim in await plane.claims():
+        try:
+            await admin.delete(kinds.GPU_CLAIMS, claim["metadata"]["name"], T)
+        except errors.NotFound:
+            continue
+    for node in (await admin.list_all(kinds.NODES)).items:
+        await plane.nodes.remove(node["metadata"]["name"])
+    for claim in await plane.claims():
+        await plane.gone(T, claim["metadata"]["name"], LATE)
+
+
+async def refused(stage, vm, reason=OUT_OF):
+    """Have kubelet refuse a launcher that is bound, and virt-controller say that its VMI is Failed."""
+    told = {"phase": "Failed", "reason": reason, "message": "Pod was rejected: too few units"}
+    admin = stage.site.admin
+    await admin.patch(kinds.PODS, vm.pod, {"status": told}, T, subresource="status")
+    await stage.report(vm, "Failed")
+
+
+async def swept(stage, vm):
+    """Take VMI and pod away at once, as KubeVirt does for a VM that is always on."""
+    admin = stage.site.admin
+    await admin.delete(kinds.VMIS, vm.name, T)
+    try:
+        await admin.delete(kinds.PODS, vm.pod, T, grace_period=0)
+    except errors.NotFound:
+        return
+
+
+async def noted(stage, claim, *nodes):
+    """Wait until a claim notes these nodes as having refused its launcher."""
+
+    async def so():
+        found = (await stage.status(claim)).get("rejectedNodes") or []
+        return [item["node"] for item in found] == list(nodes)
+
+    await sites.until(so, LATE, f"{claim} notes {nodes}")
+
+
+async def deleted(stage, vm, within=20.0):
+    async def gone():
+        try:
+            await stage.pod(vm)
+        except errors.NotFound:
+            return True
+        return False
+
+    await sites.until(gone, within, f"launcher of {vm.name} deleted")
+
+
+async def test_a_refused_launcher_is_deleted_and_the_next_one_goes_elsewhere(stage):
+    await hold(stage, "a", "n1")
+    vm = await stage.start("one", held=("a",), asks=1)
+    assert await stage.runs_on(vm) == "n1"
+    await refused(stage, vm)
+    await noted(stage, "a", "n1")
+    await deleted(stage, vm)
+    assert OUT_OF in await stage.told(vm, "LauncherRefused")
+    await swept(stage, vm)
+    again = await stage.start("one", held=("a",), asks=1)
+    assert await stage.runs_on(again) == "n2"
+    assert (await stage.status("a"))["nodeName"] == "n2"
+
+
+async def test_pod_and_vmi_may_be_gone_at_once_and_the_leader_knows_all_the_same(stage):
+    vm = await stage.start("quick", units={"h100": 1})
+    assert await stage.runs_on(vm) == "n1"
+    await refused(stage, vm, "UnexpectedAdmissionError")
+    await swept(stage, vm)
+    assert "UnexpectedAdmissionError" in await stage.told(vm, "LauncherRefused")
+    again = await stage.start("quick", units={"h100": 1})
+    assert await stage.runs_on(again) == "n2"
+    other = await stage.start("other", units={"h100": 1})
+    assert await stage.runs_on(other) == "n1"
+
+
+def asking(units, port):
+    """A container that wants a port of its node: the scheduler looks at that, and the binder does not."""
+    amounts = {H100: str(units)} if units else {}
+    return {
+        "name": "compute",
+        "image": "none.invalid/none",
+        "resources": {"requests": amounts, "limits": amounts},
+        "ports": [{"containerPort": port, "hostPort": port}],
+    }
+
+
+async def test_a_launcher_that_is_not_bound_in_time_is_deleted_and_its_set_goes_at_once(stage):
+    await hold(stage, "a", "n1")
+    spec = {"nodeName": "n1", "containers": [asking(0, 9001)]}
+    spec["automountServiceAccountToken"] = False
+    body = {"metadata": {"name": "there", "namespace": T}, "spec": spec}
+    await stage.site.admin.create(kinds.PODS, body)
+    wants = {"containers": [asking(1, 9001)]}
+    vm = await stage.start("late", held=("a",), asks=1, spec=wants)
+    await noted(stage, "a", "n1")
+    await deleted(stage, vm)
+    assert "had no room for the launcher in time" in await stage.told(vm, "LauncherUnschedulable")
+    used = (await stage.status("a"))["attachedTo"]["pods"]
+    assert used == [{"uid": vm.pod_uid, "node": "n1", "ended": True}]
+    await stage.report(vm, "Failed")
+    await swept(stage, vm)
+    again = await stage.start("late", held=("a",), asks=1, spec=wants)
+    assert await stage.runs_on(again) == "n2"
+
+
+async def test_a_vm_that_finds_no_other_node_waits_until_its_own_changes(stage):
+    await hold(stage, "a", "n1")
+    vm = await stage.start("only", held=("a",), asks=1)
+    assert await stage.runs_on(vm) == "n1"
+    await stage.site.nodes.set_allocatable("n2", {H100: 0})
+    await refused(stage, vm)
+    await noted(stage, "a", "n1")
+    await swept(stage, vm)
+    again = await stage.start("only", held=("a",), asks=1)
+    await stage.told(again, "NoNodeAccepts")
+    assert await stage.waits(again)
+    await stage.site.nodes.set_allocatable("n1", {H100: 3})
+    assert await stage.runs_on(again) == "n1"
+    await noted(stage, "a")
+
+
+async def test_the_next_leader_knows_what_claims_note(stage):
+    await hold(stage, "a", "n1")
+    vm = await stage.start("one", held=("a",), asks=1)
+    assert await stage.runs_on(vm) == "n1"
+    await refused(stage, vm)
+    await noted(stage, "a", "n1")
+    await swept(stage, vm)
+    await stage.site.product.stop()
+    await stage.site.product.start(flags=FLAGS)
+    await stage.site.product.available()
+    again = await stage.start("one", held=("a",), asks=1)
+    assert await stage.runs_on(again) == "n2"
