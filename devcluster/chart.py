@@ -21,10 +21,12 @@ NAMESPACE: Final = "cozy-system"
 API_SERVICE: Final = f"{keys.CATALOG_VERSION}.{keys.CATALOG_GROUP}"
 ORDERS_WAIT: Final[Mapping[str, Any]] = {"orderWebhook": {"enabled": False}}
 """Values with which an order is taken unjudged and waits: also where no process is up to judge it."""
+STARTS_UNJUDGED: Final[Mapping[str, Any]] = {"vmWebhooks": {"enabled": False}}
+"""Values with which no start of a VM is judged: where KubeVirt's part is played by objects alone (guests.py)."""
 UNATTENDED: Final[Mapping[str, Any]] = {
     **ORDERS_WAIT,
+    **STARTS_UNJUDGED,
     "quotaGate": {"enabled": False},
-    "vmWebhooks": {"enabled": False},
 }
 """Values without webhooks, for a plane on which no process is up to answer them."""
 SLICE_PORT: Final = "https"  # the name of the Service's port; slices must repeat it

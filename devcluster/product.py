@@ -57,10 +57,19 @@ class Replica:
 class Product:
     """The installed product: its replicas by identity, and the port kube-apiserver calls."""
 
-    def __init__(self, cp: plane.ControlPlane, admin: client.Client, port: int) -> None:
+    def __init__(
+        self,
+        cp: plane.ControlPlane,
+        admin: client.Client,
+        port: int,
+        *,
+        values: Mapping[str, Any] | None = None,
+    ) -> None:
+        """`values` are the chart's own on this plane; what is configured later goes over them."""
         self.cp = cp
         self.admin = admin
         self.port = port
+        self._values = values or {}
         self.replicas: dict[str, Replica] = {}
         names = (*_SERVICE_NAMES, addresses.own()) if self._sliced else _SERVICE_NAMES
         self.serving: pki.Pair = cp.pki.sign_server("cozystack-gpu", names=names, now=clock.now())
@@ -85,6 +94,7 @@ class Product:
             f"--tls-private-key-file={self.serving.key}",
             f"--identity={identity}",
             "--shutdown-delay=0",  # nobody here needs time to learn of red readiness
+            self._of_starts,
             *flags,
         )
         command = processes.Command(name=identity, argv=argv, log=log)
@@ -146,7 +156,8 @@ class Product:
         What runs goes on as it was started. kube-apiserver learns of another set of webhooks a moment
         later.
         """
-        await chart.install(self.cp, port=None if self._sliced else self.port, values=values)
+        merged = {**self._values, **(values or {})}
+        await chart.install(self.cp, port=None if self._sliced else self.port, values=merged)
 
     async def teardown(self) -> str:
         """Do what the chart's pre-delete hook does, as a process of ours; return what it said."""
@@ -159,6 +170,12 @@ class Product:
         for identity in tuple(self.replicas):
             await self.stop(identity)
         return said
+
+    @property
+    def _of_starts(self) -> str:
+        """What the chart's deployment would tell the process of the webhooks of VMs."""
+        is_on = self._values.get("vmWebhooks", {}).get("enabled", True)
+        return "--vm-webhooks" if is_on else "--no-vm-webhooks"
 
     @property
     def _sliced(self) -> bool:
@@ -182,10 +199,12 @@ async def install(
 ) -> Product:
     """Install the host's kinds and the chart; no replica runs yet. `port` is kept, or a free one.
 
-    `kubevirt` False leaves KubeVirt's kinds out, as chart.install_host says.
+    `kubevirt` False leaves KubeVirt's kinds out, as chart.install_host says. With those kinds and no
+    KubeVirt, starts are not judged unless `values` say so.
     """
     port = cp.reserve_port() if port is None else port
-    product = Product(cp, admin, port)
+    values = {**(chart.STARTS_UNJUDGED if kubevirt else {}), **(values or {})}
+    product = Product(cp, admin, port, values=values)
     routed = None if cp.site.options.aggregator_routing else port
     try:
         async with asyncio.TaskGroup() as group:

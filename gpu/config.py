@@ -111,7 +111,7 @@ class Config:
     kubevirt_namespace: str = "cozy-kubevirt"
     """Where KubeVirt's controllers run: its controller's account makes launcher pods."""
     running_guests: RunningGuests = RunningGuests.RESTART
-    vm_webhooks: bool = False
+    vm_webhooks: bool = True
     """Starts of VMs are resolved and gated; off: no VM uses a claim, and none of its names is ours."""
     raw_placement: RawPlacement = RawPlacement.BINDER
     usage_record_monitor: UsageRecordMonitor = UsageRecordMonitor.AUTO

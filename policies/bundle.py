@@ -110,8 +110,9 @@ def rendered(config: Config) -> str:
 
 def chart_file() -> str:
     """Return the text of FILE: the same documents with the chart's own values in their places."""
-    managed = _managed(_CHART)
-    with_webhooks = _managed(replace(_CHART, vm_webhooks=True))
+    managed, with_webhooks = (
+        _managed(replace(_CHART, vm_webhooks=is_on)) for is_on in (False, True)
+    )
     parts = [
         _guarded(*one)
         for policy, other in zip(managed, with_webhooks, strict=True)

@@ -23,7 +23,7 @@ async def installed(cp: ControlPlane) -> AsyncIterator[client.Client]:
 
 async def install(cp: ControlPlane, api: client.Client) -> None:
     """Install the chart, nobody listening where it points, and wait until our kinds are served."""
-    await chart.install(cp, port=8443, values=chart.ORDERS_WAIT)
+    await chart.install(cp, port=8443, values={**chart.ORDERS_WAIT, **chart.STARTS_UNJUDGED})
     async with asyncio.timeout(10):
         for kind in KINDS:
             await _served(api, kind)

@@ -18,7 +18,7 @@ Json = dict[str, Any]
 A: Final = "tenant-a"
 L40: Final = "nvidia.com/AD102GL_L40S"
 ON: Final = {"vmWebhooks": {"enabled": True}}
-FLAGS: Final = (*sites.FAST, "--vm-webhooks")
+FLAGS: Final = sites.FAST
 VMIS_SAY: Final = 'admission webhook "vmis.gpu.cozystack.io" denied the request: '
 KUBEVIRT: Final = Config().kubevirt_controller_user
 

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)
 async def site(binaries_built, tmp_path_factory):
     directory = tmp_path_factory.mktemp("starts-kubevirt")
     async with control_plane.control_plane(directory) as cp, kubevirt.running(cp) as kv:
-        found = await product.install(cp, kv.admin, values=starts.ON, kubevirt=False)
+        found = await product.install(cp, kv.admin, kubevirt=False)
         opened = sites.Site(cp, found, kv.admin, simulator.Simulator(kv.admin))
         await found.start(flags=starts.FLAGS)
         await found.available()

@@ -260,10 +260,8 @@ async def opened(
         kubevirt.running(cp, permitted=examples.permitted(), cdi=cdi) as kv,
         simulated.simulated(kv.admin) as sim,
     ):
-        made = await product.install(
-            cp, kv.admin, values={**starts.ON, **(values or {})}, kubevirt=False
-        )
-        await made.start(flags=(*FLAGS, "--vm-webhooks", *flags))
+        made = await product.install(cp, kv.admin, values=values, kubevirt=False)
+        await made.start(flags=(*FLAGS, *flags))
         await made.available()
         site = VmSite(cp, made, kv.admin, sim.nodes, kv, sim)
         for name, resources in NODES.items():
