@@ -20,18 +20,24 @@ from devcluster import (
     control_plane,
     errors,
     examples,
+    kubevirt,
     nodes_story,
     plane,
     product,
     progress,
+    simulated,
+    simulating,
     story,
     tenants,
+    vm_story,
+    vms,
 )
 from gpu.cluster import client, credentials
 from gpu.cluster import errors as api
 from gpu.objects import kinds
 
 EXTERNAL: Final = "external"
+_NO_KUBEVIRT: Final = "This cluster has no KubeVirt"
 _ROOM: Final = 512 * 2**20
 """Bytes that etcd and the logs of one demo may want."""
 
@@ -69,7 +75,7 @@ def setting(environ: Mapping[str, str] = os.environ, *, port: int | None = None)
 async def up(where: Setting) -> None:
     """Play the demo and leave it running; when it fails, nothing of ours keeps running."""
     if where.kubeconfig is not None:
-        await _play_external(where.kubeconfig)
+        await _play_external(where, where.kubeconfig)
     else:
         await _play_own(where)
 
@@ -80,7 +86,11 @@ async def tell_more(where: Setting) -> None:
     async with await _client(kubeconfig) as admin:
         with _told():
             await _require_product(admin)
-            await nodes_story.tell(admin)
+            if not await vms.are_served(admin):
+                progress.say(f"{_NO_KUBEVIRT}: the story of nodes needs VMs and is left out.")
+                return
+            async with _nodes_served(admin, where):
+                await nodes_story.tell(admin)
 
 
 async def down(where: Setting) -> None:
@@ -88,8 +98,9 @@ async def down(where: Setting) -> None:
     if where.kubeconfig is not None:
         async with await _client(where.kubeconfig) as admin:
             with progress.step("removing the demo's objects"):
-                removed = await cleanup.remove(admin, nodes_story.MARK)
-                removed += await cleanup.remove(admin, story.MARK)
+                async with _nodes_served(admin, where):
+                    removed = await cleanup.remove(admin, nodes_story.MARK)
+                    removed += await cleanup.remove(admin, story.MARK)
         progress.say(f"removed: {removed} objects")
         return
     stopped = await control_plane.stop(where.directory)
@@ -111,13 +122,18 @@ async def _play_own(where: Setting) -> None:
         cp = await control_plane.start(where.directory, port=where.port)
     async with stopped_on_failure(cp), cp.admin() as admin:
         with progress.step("helm installs the chart: kinds, roles, Service, APIService"):
-            gpu = await product.install(cp, admin)
+            gpu = await product.install(cp, admin, kubevirt=False)
         with progress.step("cozystack-gpu serve, under its ServiceAccount; its API is available"):
             await gpu.start()
             await gpu.available()
         ending = await story.tell(admin)
+        took = ending.first_bound - begun
+        progress.say(f"\n[dim]first claim Bound {took:.1f} s after the start[/dim]\n")
+        await kubevirt.start(cp, admin, permitted=examples.permitted(nodes_story.RESOURCE))
+        with progress.step("kubelet and virt-handler of the nodes, simulated"):
+            await simulating.start(cp)
+        await vm_story.tell(admin)
     _say_what_next(cp.kubeconfig, cp.site.binaries["kubectl"])
-    progress.say(f"[dim]first claim Bound {ending.first_bound - begun:.1f} s after the start[/dim]")
 
 
 async def _running(where: Setting) -> Path:
@@ -130,13 +146,33 @@ async def _running(where: Setting) -> Path:
     return cp.kubeconfig
 
 
-async def _play_external(kubeconfig: Path) -> None:
+@contextlib.asynccontextmanager
+async def _nodes_served(admin: client.Client, where: Setting) -> AsyncIterator[None]:
+    """Have kubelet and virt-handler of the demo's nodes simulated while the block runs.
+
+    On a plane of our own a process does that all the time. Where nobody serves VMs there is nothing
+    to do for them.
+    """
+    if where.kubeconfig is None or not await vms.are_served(admin):
+        yield
+        return
+    async with simulated.simulated(admin, adopting=True):
+        yield
+
+
+async def _play_external(where: Setting, kubeconfig: Path) -> None:
     async with await _client(kubeconfig) as admin:
         with _told():
             await _require_product(admin)
-            with progress.step("removing what an earlier demo left"):
-                await cleanup.remove(admin, story.MARK)
-            await story.tell(admin)
+            async with _nodes_served(admin, where):
+                with progress.step("removing what an earlier demo left"):
+                    await cleanup.remove(admin, story.MARK)
+                await story.tell(admin)
+                if await vms.are_served(admin):
+                    await vm_story.tell(admin)
+                    await vm_story.end(admin)
+                else:
+                    progress.say(f"{_NO_KUBEVIRT}: the story of VMs is left out.")
     _say_what_next(kubeconfig, None)
 
 

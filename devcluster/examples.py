@@ -33,8 +33,8 @@ def kind_of(body: Mapping[str, Any]) -> Kind:
     return _BY_NAME[body["kind"]]
 
 
-def permitted() -> dict[str, list[dict[str, Any]]]:
-    """Return the devices of the catalogue's classes as a KubeVirt object permits them to VMs.
+def permitted(*more: str) -> dict[str, list[dict[str, Any]]]:
+    """Return the devices of the catalogue's classes, and `more` cards, as a KubeVirt object permits them.
 
     Which hardware it is matters to virt-handler alone, so a selector is any that passes.
     """
@@ -50,6 +50,9 @@ def permitted() -> dict[str, list[dict[str, Any]]]:
             pci.append({"pciVendorSelector": f"10DE:{number:04X}", **device})
         else:
             mediated.append({"mdevNameSelector": body["spec"]["displayName"], **device})
+    for number, name in enumerate(more, start=len(pci) + len(mediated) + 1):
+        device = {"resourceName": name, "externalResourceProvider": True}
+        pci.append({"pciVendorSelector": f"10DE:{number:04X}", **device})
     return {"pciHostDevices": pci, "mediatedDevices": mediated}
 
 

@@ -1,7 +1,7 @@
 """The story that `make demo-story` tells: a cordon, a drain, a lost node and its return.
 
 It plays beside what `make demo` left, with nodes, a class and tenants of its own. The hoster and
-the tenants act with their own rights; nodes and guests are simulated, everything else is real.
+the tenants act with their own rights; nodes with what runs on them are simulated, all else is real.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import rich.markup
 
-from devcluster import cleanup, errors, guests, progress, simulator, story, tables, tenants
+from devcluster import cleanup, errors, progress, simulator, story, tables, tenants, vms
 from gpu import keys
 from gpu.cluster import client
 from gpu.cluster import errors as api
@@ -58,8 +58,7 @@ class _Teller:
         self._initech = tenants.acting(admin, INITECH)
         self._hooli = tenants.acting(admin, HOOLI)
         self._nodes = simulator.Simulator(admin)
-        self._guests = guests.Guests(admin, INITECH, labels={MARK: "true"})
-        self._serving: guests.Start | None = None
+        self._owner = tenants.acting(admin, INITECH, "super-admin")
 
     async def stage(self) -> None:
         """Make two nodes of four units; a VM that is off holds three, one that runs the fourth."""
@@ -76,13 +75,12 @@ class _Teller:
             "\n[bold]initech[/bold] orders GPUs for two VMs: [bold]train[/bold] (2 + 1 units, off)"
             " and [bold]serve[/bold] (1 unit, running)"
         )
-        await self._guests.define("train", ["train-a", "train-b"])
+        await self._vm("train", "train-a", "train-b", running=False)
         for name, count in (("train-a", 2), ("train-b", 1), ("serve", 1)):
             await self._order(self._initech, INITECH, name, count)
             await self._on(INITECH, name, FIRST)
-        self._serving = await self._guests.start(
-            "serve", node=FIRST, claims=["serve"], units={RESOURCE: 1}
-        )
+        await self._vm("serve", "serve", running=True)
+        await vms.runs(self._admin, INITECH, "serve")
         await self._show("Both VMs' holds are on the fullest node that had room")
 
     async def cordon(self) -> None:
@@ -97,8 +95,7 @@ class _Teller:
     async def drain(self) -> None:
         """Show that a hold moves once its guest stopped and its pod is known to have ended."""
         _chapter("A drain", "initech stops its VM serve; its hold follows")
-        assert self._serving is not None
-        await self._guests.stop(self._serving)
+        await vms.switch(self._owner, INITECH, "serve", running=False)
         await self._on(INITECH, "serve", SECOND)
         await self._show(f"{FIRST} is empty, nothing was given away")
         await self._nodes.uncordon(FIRST)
@@ -140,6 +137,12 @@ class _Teller:
     async def _node(self, name: str) -> None:
         node = simulator.Simulated(name=name, resources={RESOURCE: _UNITS})
         await self._nodes.add(story.marked_node(node, {MARK: "true"}))
+
+    async def _vm(self, name: str, *claims: str, running: bool) -> None:
+        devices = [vms.claim(claim) for claim in claims]
+        labels = {MARK: "true"}
+        body = vms.body(INITECH, name, devices, running=running, labels=labels)
+        await self._owner.create(kinds.VMS, body)
 
     async def _order(self, who: client.Client, tenant: str, name: str, count: int) -> None:
         await who.create(kinds.GPU_CLAIMS, _claim(tenant, name, count))

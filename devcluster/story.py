@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import rich.markup
 
-from devcluster import errors, examples, progress, simulator, tables, tenants
+from devcluster import errors, examples, kubevirt, progress, simulator, tables, tenants
 from gpu import keys
 from gpu.cluster import client
 from gpu.cluster import errors as api
@@ -257,9 +257,10 @@ async def _refuse_foreign(who: client.Client, body: Mapping[str, Any]) -> None:
 def marked_node(
     node: simulator.Simulated, labels: Mapping[str, str] | None = None
 ) -> simulator.Simulated:
-    """Return the node with the demo's mark, and a taint that keeps other people's pods away."""
-    marks = {MARK: "true", **(labels or {})}
-    return dataclasses.replace(node, labels=marks, taints=(_AWAY,))
+    """Return the node as launchers want it, with the demo's mark and a taint against other people's pods."""
+    marks = {**kubevirt.NODE_LABELS, MARK: "true", **(labels or {})}
+    amounts = {**kubevirt.NODE_RESOURCES, **node.resources}
+    return dataclasses.replace(node, resources=amounts, labels=marks, taints=(_AWAY,))
 
 
 def marked(body: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from devcluster import processes, product, state, tenants
+from devcluster import kubevirt, processes, product, simulating, state, tenants
 from devcluster.plane import ControlPlane
 from gpu.cluster import errors
 from gpu.objects import kinds
@@ -72,6 +72,9 @@ EVERYTHING = [
     "kube-controller-manager",
     "kube-scheduler",
     product.FIRST,
+    simulating.PROCESS,
+    kubevirt.API,
+    kubevirt.CONTROLLER,
 ]
 
 
@@ -88,6 +91,11 @@ async def test_the_demo_tells_its_story_stays_and_goes(demo: Demo):
         r"at most 1 would be accepted now; class l40s would take all 2",
         r"The Tenant .lab. is invalid: spec.resourceQuotas\[gpu.cozystack.io/h100\]: Forbidden: requested 2",
         r"remaining .gpu.cozystack.io/h100. quota of 0 .parent allows 4",
+        r"trainer Running on demo-gpu-2, where training is held",
+        r"trainer is off; training is still Bound on demo-gpu-2",
+        r"trainer Running on demo-gpu-2, the same node",
+        r"notebook waits: OverBudget: .*1 unit asked, budget gpu.cozystack.io/h100 of tenant-acme",
+        r"notebook Running on demo-gpu-2, by itself",
         r"kubectl get gpuclaims -A",
     ):
         assert re.search(line, said.out), f"{line} is not in:\n{said.out}"
@@ -144,7 +152,7 @@ async def test_on_an_external_cluster_only_the_demos_own_objects_are_touched(
     demo: Demo, fresh_plane: ControlPlane
 ):
     env = {"CLUSTER": "external", "KUBECONFIG": str(fresh_plane.kubeconfig)}
-    async with product.running(fresh_plane) as gpu:
+    async with product.running(fresh_plane, kubevirt=False) as gpu:
         await tenants.add(gpu.admin, "tenant-mine", {"gpu.cozystack.io/total": 1})
         source = {"devicePlugin": {"resourceName": "example.com/mine"}}
         mine = {"metadata": {"name": "mine"}, "spec": {"mode": "vgpu", "source": source}}
@@ -159,11 +167,12 @@ async def test_on_an_external_cluster_only_the_demos_own_objects_are_touched(
 
         said = await demo.run("demo", env=env)
         assert (said.status, said.err) == (0, "")
+        assert "This cluster has no KubeVirt: the story of VMs is left out." in said.out
         again = await demo.run("demo", env=env)
         assert (again.status, again.err) == (0, "")
-        for _ in range(2):  # the second removes what the first left
-            more = await demo.run("demo-story", env=env)
-            assert (more.status, more.err) == (0, "")
+        more = await demo.run("demo-story", env=env)
+        assert (more.status, more.err) == (0, "")
+        assert "the story of nodes needs VMs and is left out" in more.out
         down = await demo.run("demo-down", env=env)
         assert down.status == 0, down.err
 
