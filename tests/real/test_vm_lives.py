@@ -9,6 +9,7 @@ from devcluster import kubevirt
 from gpu.cluster import errors
 from gpu.objects import kinds
 from tests.real import site as sites
+from tests.real import start_site as starts
 from tests.real import vm_site as vms
 from tests.real.vm_site import ACME, REPLICA_SETS, held, unit
 
@@ -17,7 +18,7 @@ pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def plane(binaries_built, tmp_path_factory):
-    async with vms.opened(tmp_path_factory.mktemp("vm-lives")) as opened:
+    async with vms.opened(tmp_path_factory.mktemp("vm-lives"), late=True) as opened:
         yield opened
 
 
@@ -39,6 +40,13 @@ async def taken_by(site, claim, uid):
         return found.get("uid") == uid and len(found.get("pods") or []) == 1
 
     await sites.until(with_it, vms.LATE, f"{claim} with the instance {uid} alone")
+
+
+async def test_kubevirt_came_after_the_product_and_its_vms_are_judged_and_run(site):
+    await site.make("raw", [starts.gpu(vms.H100)])
+    assert "is a raw GPU resource name" in await site.refused("raw")
+    await site.make("web", [unit()])
+    await site.runs("web")
 
 
 async def test_a_vm_that_is_deleted_and_made_anew_at_once_has_its_claim_again(site):

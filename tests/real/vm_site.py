@@ -26,6 +26,7 @@ from gpu.objects import kinds
 from gpu.objects.kinds import Kind
 from tests.real import site as sites
 from tests.real import start_site as starts
+from tests.real.threat_site import said
 
 Json = dict[str, Any]
 
@@ -33,7 +34,6 @@ ACME: Final = "tenant-acme"
 GLOBEX: Final = "tenant-globex"
 H100: Final = "nvidia.com/GH100_H100_PCIE"
 L40S: Final = "nvidia.com/AD102GL_L40S"
-CLASSES: Final = ("h100", "l40s", "l40s-quarter")
 NODES: Final[Mapping[str, Mapping[str, int]]] = {
     "gpu-1": {H100: 2},
     "gpu-2": {H100: 4},
@@ -41,7 +41,6 @@ NODES: Final[Mapping[str, Mapping[str, int]]] = {
 }
 FLAGS: Final = (*sites.FAST, "--release-settle=2", "--not-ready-grace=2", "--attachment-grace=5")
 LATE: Final = 45.0
-CORE_EVENTS: Final = Kind("", "v1", "events", "Event")
 
 
 @dataclass
@@ -253,24 +252,29 @@ async def opened(
     flags: Sequence[str] = (),
     values: Mapping[str, Any] | None = None,
     cdi: bool = False,
+    late: bool = False,
 ) -> AsyncIterator[VmSite]:
-    """Bring everything up on a plane of one's own; about 40 s."""
+    """Bring everything up on a plane of one's own; about 40 s. `late`: KubeVirt after the product."""
     async with (
         control_plane.control_plane(directory) as cp,
-        kubevirt.running(cp, permitted=examples.permitted(), cdi=cdi) as kv,
-        simulated.simulated(kv.admin) as sim,
+        cp.admin() as admin,
+        contextlib.AsyncExitStack() as stack,
     ):
-        made = await product.install(cp, kv.admin, values=values, kubevirt=False)
+        virt = kubevirt.running(cp, permitted=examples.permitted(), cdi=cdi)
+        early = None if late else await stack.enter_async_context(virt)
+        made = await product.install(cp, admin, values=values, kubevirt=False)
         await made.start(flags=(*FLAGS, *flags))
         await made.available()
-        site = VmSite(cp, made, kv.admin, sim.nodes, kv, sim)
+        kv = early or await stack.enter_async_context(virt)
+        sim = await stack.enter_async_context(simulated.simulated(admin))
+        site = VmSite(cp, made, admin, sim.nodes, kv, sim)
         for name, resources in NODES.items():
             await sim.add(simulator.Simulated(name=name, resources=resources))
         for body in examples.load("catalogue.yaml"):
-            await story.hoster_of(kv.admin).create(kinds.GPU_CLASSES, body)
+            await story.hoster_of(admin).create(kinds.GPU_CLASSES, body)
         for name in ("root", "acme", "globex"):
             for body in examples.load(f"tenants/{name}.yaml"):
-                await story.put(kv.admin, body)
+                await story.put(admin, body)
         await sites.until(lambda: _in_force(site), 30, "the webhooks and the policies in force")
         try:
             yield site
@@ -280,18 +284,23 @@ async def opened(
 
 
 async def _in_force(site: VmSite) -> bool:
-    """Say whether webhook and policy refuse what they should, and every class is offered."""
-    as_kubevirt = starts.kubevirt(site)
-    asks = [
-        starts.a_vmi("probe", [held("none")], namespace=ACME),
-        starts.a_vmi("probe", [starts.gpu(H100)], namespace=ACME),
-    ]
-    said = []
-    for body in asks:
-        body["spec"]["domain"]["memory"] = {"guest": "64Mi"}
-        try:
-            await as_kubevirt.create(kinds.VMIS, body, dry_run=True)
-        except api.ApiError as error:
-            said.append(error.message)
+    """Say whether webhook and policies refuse what they should, and every class is offered."""
+    vmi = starts.a_vmi("probe", [held("none")], namespace=ACME)
+    vmi["spec"]["domain"]["memory"] = {"guest": "64Mi"}
+    marked = {
+        "metadata": {
+            "name": "probe",
+            "namespace": ACME,
+            "labels": {keys.TEMPLATE_CLAIM_LABEL: "true"},
+        },
+        "spec": {"className": "h100", "count": 1},
+    }
+    guards = {
+        "vmis.gpu.cozystack.io": starts.kubevirt(site).create(kinds.VMIS, vmi, dry_run=True),
+        "ValidatingAdmissionPolicy": site.person(ACME).create(
+            kinds.GPU_CLAIMS, marked, dry_run=True
+        ),
+    }
+    refused = {name: name in await said(attempt) for name, attempt in guards.items()}
     offers = {it["metadata"]["name"] for it in (await site.served(ACME, "gpuoffers"))["items"]}
-    return len(said) == len(asks) and offers >= {"h100", "l40s"}
+    return all(refused.values()) and offers >= {"h100", "l40s"}
