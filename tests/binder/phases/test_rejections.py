@@ -1,9 +1,11 @@
 """Phase rejections, in whole passes: noted on claims, the launcher deleted, the node skipped and forgiven."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
 
+from gpu.binder import replaying
 from gpu.cluster import errors
 from gpu.config import Config
 from gpu.objects import kinds
@@ -284,3 +286,17 @@ async def test_many_that_are_over_are_taken_off_a_few_at_a_time_and_all_in_the_e
     second = await rig.once()
     assert second.written["Reject"] == 36
     assert all(rejected(rig, f"c{n}") == [] for n in range(100))
+
+
+async def test_a_saved_pass_with_rejections_is_decided_alike(tmp_path):
+    rig = await a_pinned()
+    rig.passes.saves = replaying.Saves(directory=tmp_path)
+    rig.passes.in_thread = asyncio.to_thread
+    refusing.refuse(rig)
+    rig.passes.saves.ask()
+    await rig.once()
+    (data,) = await asyncio.to_thread(lambda: [it.read_bytes() for it in tmp_path.glob("*.json")])
+    saved = replaying.decode(data)
+    assert [it.pod for it in saved.sightings.rejections.kept] == ["pod-vm"]
+    assert any("Reject GPUClaim tenant-a/a" in line for line in saved.decisions)
+    assert replaying.decide(saved) == saved.decisions
