@@ -31,15 +31,12 @@ async def stage(plane):
     made = Stage(plane)
     yield made
     admin = plane.admin
-    for vmi in (await admin.list_all(kinds.VMIS, T)).items:
-        await admin.delete(kinds.VMIS, vmi["metadata"]["name"], T, grace_period=0)
-    for pod in (await admin.list_all(kinds.PODS, T)).items:
-        await admin.delete(kinds.PODS, pod["metadata"]["name"], T, grace_period=0)
-    for claim in await plane.claims():
-        try:
-            await admin.delete(kinds.GPU_CLAIMS, claim["metadata"]["name"], T)
-        except errors.NotFound:
-            continue
+    for kind in (kinds.VMIS, kinds.PODS, kinds.GPU_CLAIMS):
+        for item in (await admin.list_all(kind, T)).items:
+            try:
+                await admin.delete(kind, item["metadata"]["name"], T, grace_period=0)
+            except errors.NotFound:
+                continue  # the leader was faster
     for node in (await admin.list_all(kinds.NODES)).items:
         await plane.nodes.remove(node["metadata"]["name"])
     for claim in await plane.claims():
@@ -72,6 +69,15 @@ async def noted(stage, claim, *nodes):
         return [item["node"] for item in found] == list(nodes)
 
     await sites.until(so, LATE, f"{claim} notes {nodes}")
+
+
+async def detached(stage, claim):
+    """Wait until it is stored that the guest is over: a leader that comes later has not seen its end."""
+
+    async def so():
+        return "attachedTo" not in await stage.status(claim)
+
+    await sites.until(so, LATE, f"{claim} attached to nothing")
 
 
 async def deleted(stage, vm, within=20.0):
@@ -163,6 +169,7 @@ async def test_the_next_leader_knows_what_claims_note(stage):
     assert await stage.runs_on(vm) == "n1"
     await refused(stage, vm)
     await noted(stage, "a", "n1")
+    await detached(stage, "a")
     await swept(stage, vm)
     await stage.site.product.stop()
     await stage.site.product.start(flags=FLAGS)
