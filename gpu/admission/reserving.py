@@ -3,7 +3,8 @@
 Two changes at once, on two replicas whose caches show neither, may not both get the last unit. So what
 passes is first written into one ConfigMap per tenant that bounds it, read past the cache and written by
 compare-and-swap: whoever comes second sees the first. What is reserved counts until a replica has seen a
-later version of the child, or for half a minute; clocks of replicas may differ by 20 s.
+later version of the child, or for half a minute; clocks of replicas may differ by 20 s. Whose budgets bound
+it is not left to a watch: nothing is granted before what the tenants above declare now is shown.
 """
 
 import asyncio
@@ -14,15 +15,17 @@ from datetime import datetime
 from typing import Any, Final, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
-from gpu.admission import review, tenants
+from gpu.admission import declarations, review, tenants
+from gpu.admission.declarations import Declarations, UnreadError
 from gpu.admission.reserved import Shelf, Stored, UnstorableError
 from gpu.admission.review import Answer, Review
 from gpu.admission.sightings import Glance, Sightings
 from gpu.errors import DecodeError
 from gpu.model import grants, premises, reservations, tenancy
 from gpu.model.grants import Change, Ruling, TooMuch
-from gpu.model.premises import Premises
+from gpu.model.premises import Named, Premises
 from gpu.model.reservations import Amounts
+from gpu.model.tenancy import Declaring
 from gpu.objects.classes import GPUClass
 from gpu.objects.config_maps import ConfigMap
 from gpu.objects.meta import HasMeta
@@ -37,7 +40,10 @@ SECONDS: Final = 2.0
 """A change is answered within this, allowed or not."""
 RENEWAL: Final = 0.7
 """Seconds a refusal waits for what is declared to be read anew."""
-
+SHOWN: Final = 1.5
+"""Seconds a grant waits for what was read of the tenants above to be shown."""
+STEP: Final = 0.01
+"""Seconds until a grant looks again for what is not shown yet."""
 
 RENEWED: Final[frozenset[type[HasMeta]]] = frozenset({TenantRelease, GPUClass, ConfigMap})
 """What is listed anew before a refusal stands: budgets, and what is a key of one."""
@@ -59,14 +65,17 @@ class _Attempt:
     asked: Review
     change: Change
     now: datetime
+    declared: dict[Named, Declaring | None]
+    """What was read, since it was asked, of what the tenants above declare."""
     stored: dict[TenantName, Stored] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class _Judged:
-    """A ruling, and what was seen of the children of each bounding tenant that was read."""
+    """A ruling, by which World, and what that shows of the children of each bounding tenant read."""
 
     ruling: Ruling
+    world: World
     seen: Mapping[TenantName, Mapping[TenantName, int]]
 
     @property
@@ -104,6 +113,7 @@ class Gate:
         self._is_behind = is_behind
         self._sightings = sightings
         self._shelf = Shelf(writer)
+        self._declarations = Declarations(writer)
         self._clock = clock
         self._seconds = seconds
         self._turns: WeakValueDictionary[TenantName, asyncio.Lock] = WeakValueDictionary()
@@ -131,7 +141,7 @@ class Gate:
                 return tenants.answer(asked, await self._judge(asked, found))
         except TimeoutError:
             return review.unavailable(f"{whose}: not judged within {self._seconds:g} s: try again")
-        except UnstorableError as error:
+        except (UnstorableError, UnreadError) as error:
             return review.unavailable(f"{whose}: {error}")
 
     async def _judge(self, asked: Review, change: Change) -> Ruling:
@@ -179,12 +189,13 @@ class Gate:
 
         Reservations can only add to what stands against a change.
         """
-        judged = await self._look(_Attempt(asked, change, self._clock.now()))
+        declared: dict[Named, Declaring | None] = {}
+        judged = await self._look(_Attempt(asked, change, self._clock.now(), declared))
         if not judged.passes or not judged.ruling.bounding:
             return judged.ruling
         async with self._turn(judged.ruling):
             while True:
-                attempt = _Attempt(asked, change, self._clock.now())
+                attempt = _Attempt(asked, change, self._clock.now(), declared)
                 judged = await self._weigh(attempt, judged)
                 if not judged.passes or asked.dry_run or await self._write(attempt, judged):
                     return judged.ruling
@@ -210,8 +221,34 @@ class Gate:
                 return judged
 
     async def _look(self, attempt: _Attempt) -> _Judged:
+        """Judge; a grant by a World that shows what the tenants above declare now. Raises UnreadError."""
+        judged = await self._put(attempt)
+        missing = await self._missing(attempt, judged)
+        try:
+            async with asyncio.timeout(SHOWN):
+                while missing:
+                    await asyncio.sleep(STEP)
+                    judged = await self._put(attempt)
+                    missing = await self._missing(attempt, judged)
+        except TimeoutError:
+            late = declarations.words(missing)
+            raise UnreadError(
+                f"{late} was changed a moment ago and is not seen here yet: try again"
+            ) from None
+        return judged
+
+    async def _put(self, attempt: _Attempt) -> _Judged:
         glance = self._sightings.glance()
         return await self._ask(lambda world: _judged(attempt, glance, world))
+
+    async def _missing(self, attempt: _Attempt, judged: _Judged) -> frozenset[Named]:
+        """Return what a grant rests on and its World does not show as it is; what is lacking is read."""
+        if not judged.passes or not judged.ruling.raises:
+            return frozenset()
+        where = judged.world, attempt.change.tenant, attempt.declared
+        if unread := declarations.lacking(*where):
+            attempt.declared.update(await self._declarations.read(unread))
+        return declarations.lacking(*where)
 
     async def _write(self, attempt: _Attempt, judged: _Judged) -> bool:
         """Write the child's entry for every bounding tenant, the topmost first.
@@ -248,7 +285,7 @@ def _judged(attempt: _Attempt, glance: Glance, world: World) -> _Judged:
     for tenant, stored in attempt.stored.items():
         for child, units in stored.book.in_force(attempt.now, seen[tenant]).items():
             reserved[child] = _larger(reserved.get(child, {}), units)
-    return _Judged(grants.judge(world.snapshot, attempt.change, reserved), seen)
+    return _Judged(grants.judge(world.snapshot, attempt.change, reserved), world, seen)
 
 
 def _larger(one: Amounts, other: Amounts) -> Amounts:

@@ -94,6 +94,8 @@ class Ruling:
     below: tuple[BelowHeld, ...] = ()
     bounding: Mapping[TenantName, Mapping[QuotaKey, Units]] = field(default_factory=dict)
     """Each tenant above that bounds a raised key, with what the child is to have."""
+    raises: bool = False
+    """Some key is raised below somebody: that rests on what every tenant above declares now."""
 
     @property
     def is_hopeless(self) -> bool:
@@ -124,7 +126,7 @@ def judge(snapshot: Snapshot, change: Change, reserved: Reserved | None = None) 
         if least is not None and units > least.left:
             passing = bool(reserved) and _Pool(snapshot, child, {}).takes(key, units)
             objections.append(pool.too_much(least, units, passing=passing))
-    return Ruling(_by_key(objections), below, bounding)
+    return Ruling(_by_key(objections), below, bounding, raises=True)
 
 
 def _by_key(objections: list[Objection]) -> tuple[Objection, ...]:

@@ -1,134 +1,25 @@
 """The quota gate with its reservations: races between replicas, expiry, faults; on the fake cluster."""
 
 import asyncio
-import json
 from datetime import timedelta
 
 import pytest
 
 from gpu import keys
 from gpu.admission import reserved, reserving
-from gpu.admission.reserving import Gate
-from gpu.admission.sightings import Sightings
 from gpu.cluster import errors
 from gpu.model import premises
-from gpu.model.premises import NOTHING
 from gpu.model.reservations import LIFE, MOST
-from gpu.objects import kinds, tenants
+from gpu.objects import kinds
 from gpu.objects.classes import GPUClass
 from gpu.objects.config_maps import ConfigMap
-from gpu.objects.tenants import TenantRelease
-from gpu.world import World
-from tests.admission.test_tenants import a_release as a_stored_release
-from tests.admission.test_tenants import a_tenant
-from tests.builders import a_class, a_release, budget, raw_release
-from tests.fakes.clock import LoopClock
+from tests.admission.gates import KEY, PROOF, A, Replica, allowed, seen, stored
 from tests.fakes.cluster import FakeCluster, Fault
-
-KEY = "gpu.cozystack.io/h100"
-PROOF = 0.1
-"""Seconds until caches have caught up."""
-
-
-class Replica:
-    """A gate with caches of its own, which show what a test has shown them."""
-
-    def __init__(self, cluster, *releases, renews=None, skew=0.0):
-        self.releases = tuple(releases)
-        self.newer = renews
-        self.renewed = 0
-        self.proofs = 0
-        self.rested = []
-        """What was to settle, each time."""
-        self.behind = False
-        self.changed = []
-        clock = LoopClock()
-        clock.skip(skew)
-        self.sightings = Sightings(self)
-        self.gate = Gate(
-            ask=self.ask,
-            renew=self.renew,
-            is_behind=lambda: self.behind,
-            sightings=self.sightings,
-            writer=cluster,
-            clock=clock,
-        )
-
-    # The Reader port, as far as it is used.
-
-    def items(self, view):
-        assert view is TenantRelease
-        return self.releases
-
-    def subscribe(self, changed):
-        self.changed.append(changed)
-        return lambda: self.changed.remove(changed)
-
-    async def ask(self, question, *, rests_on=lambda _: NOTHING):
-        await asyncio.sleep(0)
-        answer = question(World(classes=(a_class(),), releases=self.releases))
-        if found := rests_on(answer):
-            self.rested.append(found)
-            self.proofs += 1
-            await asyncio.sleep(PROOF)
-        return answer
-
-    async def renew(self):
-        self.renewed += 1
-        if self.newer is not None:
-            self.show(*self.newer)
-
-    def show(self, *releases):
-        self.releases = tuple(sorted(releases, key=lambda one: one.meta.key))
-        for changed in self.changed:
-            changed()
-
-    async def create(self, name, units, *, namespace="tenant-a", **more):
-        return await self.gate(request(name, units, namespace=namespace, **more))
-
-
-def request(name, units, *, namespace="tenant-a", old=None, dry_run=False, release=False):
-    quotas = {} if units is None else {KEY: units}
-    made = a_stored_release if release else a_tenant
-    group, plural = ("apps.cozystack.io", "tenants")
-    if release:
-        group, plural = ("helm.toolkit.fluxcd.io", "helmreleases")
-    return {
-        "uid": "u",
-        "operation": "CREATE" if old is None else "UPDATE",
-        "kind": {"group": group, "kind": "HelmRelease" if release else "Tenant"},
-        "resource": {"group": group, "resource": plural},
-        "namespace": namespace,
-        "name": f"tenant-{name}" if release else name,
-        "object": made(quotas),
-        "oldObject": None if old is None else made({KEY: old[0]}, resourceVersion=str(old[1])),
-        "dryRun": dry_run,
-    }
-
-
-def seen(tenant, units, version=1):
-    raw = raw_release(tenant, None if units is None else budget(h100=units))
-    raw["metadata"]["resourceVersion"] = str(version)
-    return tenants.decode_release(raw)
 
 
 @pytest.fixture
 def cluster():
     return FakeCluster()
-
-
-A = a_release("tenant-a", budget(h100=4))
-
-
-def allowed(answers):
-    return [answer["allowed"] for answer in answers]
-
-
-def stored(cluster, tenant="tenant-a"):
-    found = cluster._objects[kinds.CONFIG_MAPS]
-    bodies = {key.name: body.get("data", {}) for key, body in found.items()}
-    data = bodies.get(reserved.name_of(tenant), {})
-    return {child: json.loads(text)["units"] for child, text in data.items()}
 
 
 @pytest.mark.looptime

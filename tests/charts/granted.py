@@ -28,12 +28,12 @@ PROCESS: Final[Granted] = {
     # What decisions look at.
     ("namespaces", ()): READ,  # before an order is refused for a missing entitlement
     ("nodes", ()): READ,
-    ("resourcequotas", ()): FOLLOW,
+    ("resourcequotas", ()): READ,  # before a tenant is granted quota
     ("persistentvolumes", ()): FOLLOW,
     ("persistentvolumeclaims", ()): FOLLOW,
     # The pin of a launcher, teardown --release-gates; one that its node refused is deleted.
     ("pods", ()): (*READ, "patch", "delete"),
-    ("helmreleases.helm.toolkit.fluxcd.io", ()): FOLLOW,
+    ("helmreleases.helm.toolkit.fluxcd.io", ()): READ,  # the same
     ("kubevirts.kubevirt.io", ()): FOLLOW,
     ("virtualmachines.kubevirt.io", ()): FOLLOW,
     ("virtualmachineinstances.kubevirt.io", ()): (*READ, "delete"),

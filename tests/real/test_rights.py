@@ -33,8 +33,10 @@ NOT_HERE = {
     ("workloads.cozystack.io", "delete"): "a record without a claim that nobody collected",
     ("workloadmonitors.cozystack.io", "get"): "after a write with an unclear outcome",
     ("gpuclaims.gpu.cozystack.io", "delete"): "template claims, of VMs",
+    ("resourcequotas", "get"): "before a tenant is granted quota",
+    ("helmreleases.helm.toolkit.fluxcd.io", "get"): "the same",
     ("nodes", "get"): "before something that ran is let go",
-    ("virtualmachineinstances.kubevirt.io", "get"): "the same",
+    ("virtualmachineinstances.kubevirt.io", "get"): "before something that ran is let go",
     ("virtualmachineinstances.kubevirt.io", "delete"): "a guest whose node cannot keep its set",
     (
         f"validatingadmissionpolicies.{ADMISSION}",
