@@ -77,6 +77,7 @@ def test_without_the_deployment_nothing_of_the_process_is_left(chart: Chart):
         "ClusterRole",
         "ClusterRoleBinding",
         "CustomResourceDefinition",
+        "MutatingWebhookConfiguration",
         "Role",
         "RoleBinding",
         "Service",
