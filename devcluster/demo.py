@@ -5,6 +5,7 @@ external cluster, whose product is installed already, only objects with the demo
 """
 
 import contextlib
+import logging
 import os
 import shutil
 import time
@@ -12,6 +13,8 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+import structlog
 
 from devcluster import (
     binaries,
@@ -156,6 +159,8 @@ async def _nodes_served(admin: client.Client, where: Setting) -> AsyncIterator[N
     if where.kubeconfig is None or not await vms.are_served(admin):
         yield
         return
+    # What a simulation logs of every guest is no part of the story.
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     async with simulated.simulated(admin, adopting=True):
         yield
 

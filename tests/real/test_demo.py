@@ -12,7 +12,17 @@ from pathlib import Path
 
 import pytest
 
-from devcluster import kubevirt, processes, product, simulating, state, tenants
+from devcluster import (
+    control_plane,
+    examples,
+    kubevirt,
+    nodes_story,
+    processes,
+    product,
+    simulating,
+    state,
+    tenants,
+)
 from devcluster.plane import ControlPlane
 from gpu.cluster import errors
 from gpu.objects import kinds
@@ -185,6 +195,28 @@ async def test_on_an_external_cluster_only_the_demos_own_objects_are_touched(
         with pytest.raises(errors.NotFound):
             await gpu.admin.get(kinds.NAMESPACES, "tenant-acme")
     assert demo.running() == []
+
+
+async def test_on_an_external_cluster_with_kubevirt_vms_are_told_and_removed(
+    demo: Demo, binaries_built: None, tmp_path: Path
+):
+    permitted = examples.permitted(nodes_story.RESOURCE)
+    async with (
+        control_plane.control_plane(tmp_path / "external") as cp,
+        kubevirt.running(cp, permitted=permitted),
+        product.running(cp, kubevirt=False) as gpu,
+    ):
+        env = {"CLUSTER": "external", "KUBECONFIG": str(cp.kubeconfig)}
+        said = await demo.run("demo", env=env)
+        assert (said.status, said.err) == (0, "")
+        assert "notebook Running on demo-gpu-2, by itself" in said.out
+        for _ in range(2):  # the second removes what the first left
+            more = await demo.run("demo-story", env=env)
+            assert (more.status, more.err) == (0, "")
+        down = await demo.run("demo-down", env=env)
+        assert down.status == 0, down.err
+        for kind in (kinds.VMS, kinds.VMIS, kinds.PODS, kinds.GPU_CLAIMS, kinds.NODES):
+            assert (await gpu.admin.list(kind)).items == ()
 
 
 async def test_a_cluster_without_the_product_is_told_so(demo: Demo, plane: ControlPlane):
