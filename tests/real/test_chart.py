@@ -175,7 +175,7 @@ async def test_the_process_writes_policies_with_parameters_and_reads_no_other_co
         await process.delete(kinds.POLICY_BINDINGS, f"param-{param.plural}")
         await process.delete(kinds.POLICIES, f"param-{param.plural}")
     with pytest.raises(errors.Invalid, match='must have "get" permission on all objects'):
-        await process.create(kinds.POLICIES, policy(kinds.RESOURCE_QUOTAS))
+        await process.create(kinds.POLICIES, policy(kinds.VOLUME_CLAIMS))
     with pytest.raises(errors.Forbidden):
         await process.get(kinds.CONFIG_MAPS, "kube-root-ca.crt", "default")
     with pytest.raises(errors.Forbidden):
