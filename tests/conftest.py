@@ -35,8 +35,8 @@ def pytest_configure(config: pytest.Config) -> None:
     asyncio.set_event_loop(None)
     if config.option.seed is None:
         config.option.seed = secrets.randbelow(2**32)
-    if config.option.full:
-        hypothesis.settings.load_profile(sampling.FULL)
+    profile = sampling.FULL if config.option.full else sampling.DAILY
+    hypothesis.settings.load_profile(profile)
     config.stash[_GUARD] = blockbuster.BlockBuster(scanned_modules=GUARDED)
 
 

@@ -3,13 +3,18 @@
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
+DAILY = "daily"
 FULL = "full"
 MANY = 2_000
 
 ASCII = st.characters(codec="ascii")
 """The alphabet of patterns that name their characters: Hypothesis then leaves all of Unicode unread."""
 
-settings.register_profile(FULL, max_examples=MANY, deadline=None, print_blob=True)
+# A busy machine is no failure: neither a slow example nor slow making of one.
+settings.register_profile(
+    DAILY, deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
+settings.register_profile(FULL, settings.get_profile(DAILY), max_examples=MANY)
 
 
 def examples(few: int, many: int = MANY) -> settings:

@@ -26,9 +26,8 @@ def test_with_full_a_property_gets_its_many_however_many_those_are(in_full, many
 
 
 def test_without_full_a_property_gets_its_few():
-    settings.register_profile("daily", max_examples=100)
     before = settings.get_current_profile_name()
-    settings.load_profile("daily")
+    settings.load_profile(sampling.DAILY)
     try:
         assert sampling.examples(7).max_examples == 7
     finally:
@@ -40,3 +39,8 @@ def test_no_property_writes_its_number_down():
     word = "max_examples"
     found = [path for path in HERE.rglob("*.py") if path not in ours]
     assert [p.name for p in found if word in p.read_text(encoding="utf-8")] == []
+
+
+@pytest.mark.parametrize("profile", [sampling.DAILY, sampling.FULL])
+def test_a_slow_machine_fails_no_property(profile):
+    assert settings.get_profile(profile).deadline is None
