@@ -3,8 +3,10 @@
 import asyncio
 import dataclasses
 import os
+import signal
 import stat
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -160,6 +162,15 @@ async def test_a_bug_fix_release_of_go_rebuilds_nothing(desk: Desk, monkeypatch)
     assert desk.built() == ALL
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """A shell that runs tests in the background has them, and all they start, ignore SIGINT."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 async def test_an_interrupted_build_leaves_nothing_and_no_process(desk: Desk, monkeypatch):
     monkeypatch.setenv("FAKE_GO", "hang")
     started = time.monotonic()
