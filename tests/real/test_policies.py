@@ -146,8 +146,8 @@ GPU = {"name": "gpu0", "deviceName": RAW}
         pytest.param(
             "admin",
             vmi(devices={"gpus": [{"name": "gpuclaim-0", "deviceName": RAW}]}),
-            None,
-            id="a reserved unit name, which the VMI webhook judges",
+            VMI_NO,
+            id="the reserved unit name gives nothing",
         ),
         pytest.param("admin", vmi(devices={"gpus": []}), None, id="no GPU"),
         pytest.param("admin", vmi(), None, id="no devices"),
@@ -167,7 +167,6 @@ GPU = {"name": "gpu0", "deviceName": RAW}
     ],
 )
 async def test_a_vmi_that_names_a_gpu_directly(site: Site, who: str, body: Json, words: str | None):
-    """With `vm_webhooks` on, as it is here; without them a reserved name is one as any other."""
     assert await refused(acting(site, who).create(kinds.VMIS, body, dry_run=True)) == words
 
 
