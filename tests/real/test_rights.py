@@ -30,6 +30,7 @@ NOT_HERE = {
     ("pods", "patch"): "a launcher is pinned; teardown --release-gates",
     ("pods", "get"): "a pin that got no answer",
     ("pods", "delete"): "a launcher that its node refused",
+    ("endpointslices.discovery.k8s.io", "get"): "a canary, which the story may not wait for",
     ("namespaces", "get"): "before an order is refused for want of entitlement",
     ("gpuclaims.gpu.cozystack.io", "create"): "template claims, of VMs",
     ("configmaps", "delete"): "copies of settings that a kube-apiserver had stopped to read",
