@@ -183,8 +183,12 @@ def _start(draft: Draft, vmi: VMI, pod: Pod, shared: ClaimSet | None) -> Start:
         barred.append(refusals.GuestMayRun())  # an earlier guest of the VM has not let go of it
     if _has_other_pod(draft, vmi, pod, (*held, *templates)):
         barred.append(refusals.GuestMayRun())
-    # What nobody can name a claim for is not what was asked for by name.
-    is_known = not barred and all(name in draft.snapshot.classes for name in vmi.template_units)
+    # What nobody can name a claim for is not what was asked for by name. A start that names nothing
+    # at all asks by name whatever bars it: else it would pass for one that asks for no unit.
+    names_any = vmi.admissions or vmi.template_units
+    is_known = not names_any or (
+        not barred and all(name in draft.snapshot.classes for name in vmi.template_units)
+    )
     raw = _raw(draft, pod, (*held, *templates), missing) if is_known else {}
     if draft.snapshot.settings.raw_names is RawNames.DENIED:
         barred += [gate_reasons.RawNameDenied(name, units) for name, units in sorted(raw.items())]

@@ -246,6 +246,24 @@ def test_the_scheduler_places_raw_launchers_where_it_is_told_to():
     assert pin.node is None
 
 
+RAW_BARRED = {
+    "another pod of the VMI runs": ([a_vmi(**OTHER_POD)], []),
+    "a claim is attached to an earlier VMI of the name": ([a_vmi()], [own("b", uid="vmi-before")]),
+}
+
+
+@pytest.mark.parametrize(("vmis", "claims"), RAW_BARRED.values(), ids=RAW_BARRED)
+@pytest.mark.parametrize("raw_names", RawNames)
+def test_a_raw_launcher_that_has_to_wait_is_not_taken_for_one_that_asks_for_nothing(
+    vmis, claims, raw_names
+):
+    """Let through unpinned, it would take units that claims hold, on any node, past every budget."""
+    start = {"vmis": vmis, "pods": RAW["pods"]}
+    found = scene(start, *claims, nodes=[raws.a_node(units=8)], raw_names=raw_names)
+    assert not [it for it in decided(found) if isinstance(it, Pin)]
+    assert codes(found)[0] == "GuestMayRun"
+
+
 def test_only_a_launcher_that_its_vmi_lists_and_that_no_migration_made_is_let_through():
     stranger = {"vmis": [a_vmi(pod="other")], "pods": [a_launcher()]}
     assert decided(scene(stranger)) == ()
