@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from gpu.model import eligibility, matching, pod_units
+from gpu.model import eligibility, matching, pod_units, weight
 from gpu.model.matching import Labels
 from gpu.model.misfits import Cause, Misfit
 from gpu.model.pod_units import PodId
@@ -51,8 +51,8 @@ class Facts:
     _on: dict[NodeName, dict[PodId, Pod]] = field(default_factory=dict)
     _in: dict[str, dict[PodId, tuple[Pod, NodeName]]] = field(default_factory=dict)
     """The same by namespace."""
-    _wary: dict[PodId, tuple[Pod, NodeName]] = field(default_factory=dict)
-    """Those with an anti-affinity."""
+    _wary: dict[PodId, tuple[Pod, NodeName, tuple[PodTerm, ...]]] = field(default_factory=dict)
+    """Those with an anti-affinity, and as much of it as is looked at."""
     _used: dict[NodeName, dict[str, int]] = field(default_factory=dict)
 
     def pin(self, pod: Pod, node: NodeName) -> None:
@@ -87,8 +87,8 @@ class Facts:
         found = self._in.get(pod.meta.namespace, {}).get(pod_units.id_of(pod))
         return found[1] if found else None
 
-    def wary(self) -> Iterable[tuple[Pod, NodeName]]:
-        """Return those that must not be beside some others."""
+    def wary(self) -> Iterable[tuple[Pod, NodeName, tuple[PodTerm, ...]]]:
+        """Return those that must not be beside some others, and which."""
         return self._wary.values()
 
     def used(self, node: NodeName) -> Mapping[str, int]:
@@ -108,7 +108,7 @@ class Facts:
         self._on.setdefault(node, {})[key] = pod
         self._in.setdefault(pod.meta.namespace, {})[key] = (pod, node)
         if pod.needs.anti_affinity:
-            self._wary[key] = (pod, node)
+            self._wary[key] = (pod, node, weight.light(pod.needs.anti_affinity))
 
 
 def facts(
@@ -144,6 +144,8 @@ class Asked:
 
     pod: Pod
     tolerations: tuple[Toleration, ...]
+    is_heavy: bool
+    """Its rules have so many parts that nobody looks at them."""
     _found: "tuple[Facts, int, _Found] | None" = None
 
     def found(self, seen: Facts) -> "_Found":
@@ -156,7 +158,9 @@ class Asked:
 
 def asked(pod: Pod, tolerations: Iterable[Toleration] = ()) -> Asked:
     """Ask about a pod; `tolerations` are those of its classes, beside its own."""
-    return Asked(pod, tuple(dict.fromkeys((*pod.needs.tolerations, *tolerations))))
+    is_heavy = weight.is_heavy(pod.needs)
+    own = () if is_heavy else pod.needs.tolerations
+    return Asked(pod, tuple(dict.fromkeys((*own, *tolerations))), is_heavy)
 
 
 def why_not(needs: Asked, node: Node, facts: Facts) -> Misfit | None:
@@ -164,6 +168,8 @@ def why_not(needs: Asked, node: Node, facts: Facts) -> Misfit | None:
 
     Readiness is told by taints, as for the scheduler. The pod itself, if it is there, does not count.
     """
+    if needs.is_heavy:
+        return Misfit(cause=Cause.TOO_HEAVY)
     found = needs.found(facts)
     return (
         _of_taints(needs, node)
@@ -295,9 +301,9 @@ def _apart(pod: Pod, seen: Facts) -> Places:
 def _kept_out(pod: Pod, seen: Facts) -> Places:
     return frozenset(
         place
-        for other, node in seen.wary()
+        for other, node, terms in seen.wary()
         if not _is_same(other, pod)
-        for term in other.needs.anti_affinity
+        for term in terms
         if _is_about(term, other, pod, seen)
         for place in _place(term, node, seen)
     )

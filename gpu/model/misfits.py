@@ -6,12 +6,16 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from gpu.model import weight
+
 
 class Cause(StrEnum):
     """The first thing that keeps a pod from a node, in the order they are looked at."""
 
     GONE = "Gone"
     """There is no such node."""
+    TOO_HEAVY = "TooHeavy"
+    """Its affinities and tolerations have more parts than are looked at: no node will do."""
     CORDONED = "Cordoned"
     TAINTED = "Tainted"
     SELECTOR = "NodeSelector"
@@ -41,8 +45,16 @@ class Misfit:
     """Of an amount, as `Node.amounts` counts; not more than is asked."""
 
 
+_RULES: Final = (
+    f"pod affinities have more than {weight.OF_PODS} parts, or its node affinity and tolerations more "
+    f"than {weight.OF_NODES}"
+)
 _WORDS: Final[dict[Cause, tuple[str, str]]] = {
     Cause.GONE: ("is gone", "are gone"),
+    Cause.TOO_HEAVY: (
+        f"is not looked at: its {_RULES}",
+        f"are not looked at: its {_RULES}",
+    ),
     Cause.CORDONED: ("is cordoned", "are cordoned"),
     Cause.TAINTED: ("has a taint it does not tolerate", "have a taint it does not tolerate"),
     Cause.SELECTOR: ("is left out by its node selector", "are left out by its node selector"),

@@ -18,6 +18,8 @@ _OF_POD: Final = ("cpu", "memory", "hugepages-")
 """What a pod as a whole may ask for in place of its containers (KEP-2837); a dash ends a prefix."""
 _KEPT: Final = 4096
 """Different needs remembered: pods of one owner share theirs, and a cluster has few owners."""
+_LONGEST: Final = 4096
+"""Bytes of needs that are remembered: longer ones would fill the memory when their pods are gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +72,7 @@ class Needs:
 
 
 def needs(raw: Raw) -> Needs:
-    """Read a pod's needs; equal ones are one object. Raises DecodeError where they are broken.
+    """Read a pod's needs; equal ones of a usual size are one object. Raises DecodeError where they are broken.
 
     `Pod.needs` is this: a saved pass has no raw pods.
     """
@@ -86,7 +88,8 @@ def needs(raw: Raw) -> Needs:
             asked[name] = found
     for name in ("containers", "initContainers"):
         asked[name] = [(one.get("resources"), one.get("restartPolicy")) for one in spec.dicts(name)]
-    return _read(msgspec.json.encode(asked))
+    encoded = msgspec.json.encode(asked)
+    return _read(encoded) if len(encoded) <= _LONGEST else _read.__wrapped__(encoded)
 
 
 def node_terms(required: Fields) -> tuple[NodeTerm, ...]:
