@@ -178,8 +178,12 @@ def _start(draft: Draft, vmi: VMI, pod: Pod, shared: ClaimSet | None) -> Start:
         ObjectKey(vmi.meta.namespace, template_name(vmi.meta.uid, name))
         for name in vmi.template_units
     }
-    others = [claim for claim in (shared.kept if shared else ()) if claim.key not in own | made]
-    if any(claim.attached_to for claim in others):
+    others = [
+        claim
+        for claim in (shared.claims if shared else ())
+        if claim.key not in own | made and not claim.meta.deleting
+    ]
+    if any(claim.attached_to for claim in others):  # orders that wait, too
         barred.append(refusals.GuestMayRun())  # an earlier guest of the VM has not let go of it
     if _has_other_pod(draft, vmi, pod, (*held, *templates)):
         barred.append(refusals.GuestMayRun())
@@ -197,7 +201,11 @@ def _start(draft: Draft, vmi: VMI, pod: Pod, shared: ClaimSet | None) -> Start:
         pod=pod,
         held=tuple(sorted(held, key=lambda claim: claim.age)),
         templates=templates,
-        along=tuple(claim for claim in others if claim.attached_to is None),
+        along=tuple(
+            claim
+            for claim in others
+            if claim.attached_to is None and claim.phase is not Phase.PENDING
+        ),
         missing=missing,
         raw=raw,
         barred=tuple(dict.fromkeys(barred)),

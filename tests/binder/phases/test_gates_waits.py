@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from gpu.binder.changes import Attach, DeleteClaim, How, Place
+from gpu.binder.checking import Checker
 from gpu.binder.confirms import ClaimsHeld
 from gpu.binder.phases import gates
 from gpu.binder.start_changes import CreateClaim, ExplainGated, Pin
@@ -218,6 +219,26 @@ def test_a_lost_set_comes_before_any_start_and_its_turn_is_its_own():
 
 
 RAW = a_start(asks=2)
+LEFT = raws.attached("vm", admission="adm-z", since=gated.SINCE)
+"""By a CREATE of the VMI's name that named the claim, and that somebody refused after our webhook."""
+
+
+@pytest.mark.parametrize("phase", ["Pending", "Bound", "Lost"])
+@pytest.mark.parametrize("start", [UNITS, HELD, RAW], ids=["units", "held", "raw"])
+def test_a_claim_that_an_earlier_create_of_its_name_left_attached_stops_this_start_alone(
+    start, phase
+):
+    """The checker refuses to let it through: the plan with it would be no plan for anybody."""
+    status = LEFT | (raws.bound() if phase == "Bound" else {"phase": phase})
+    claims = [raws.a_claim("z", at=1, meta=OURS, status=status)]
+    claims += [own("a")] if start is HELD else []
+    other = a_start("other", units={"h100": 1}, at=9)
+    both = {kind: start[kind] + other[kind] for kind in start}
+    found = scene(both, *claims, nodes=[raws.a_node(units=8)], raw_names=RawNames.ALLOWED)
+    wanted = decided(found)
+    assert [it.vmi.name for it in wanted if isinstance(it, Pin)] == ["other"]
+    assert codes(found) == ["GuestMayRun"]
+    assert Checker(world=found.world).judge(wanted) == ()
 
 
 def test_a_raw_launcher_is_pinned_like_a_set_without_claims():
