@@ -9,6 +9,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
 from gpu.binder import changes
 from gpu.binder.changes import Change, ClaimStatus, SetId
@@ -17,6 +18,9 @@ from gpu.binder.report import Failed
 from gpu.binder.start_changes import Pin
 from gpu.binder.writer import ChangeWriter, Failure
 from gpu.ports import Outcome
+
+_UNCONFIGURED: Final = "denied request: failed to configure "
+"""Words of kube-apiserver about a policy, or a binding, that it could not evaluate at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,15 @@ class FailedSet:
     def is_stale(self) -> bool:
         """Say whether nothing was sent, since what the change relies on did not hold."""
         return self.failed.outcome is Outcome.STALE
+
+    @property
+    def is_judged(self) -> bool:
+        """Say whether it was refused for what it is, not for policies that are not configured yet.
+
+        For up to half a minute after its start kube-apiserver may not know the kind of a policy's
+        parameter, and refuses whatever the policy is about.
+        """
+        return _UNCONFIGURED not in self.failed.words
 
     @property
     def is_refused(self) -> bool:

@@ -23,10 +23,14 @@ class Quarantine:
     most: float
     _terms: dict[SetId, _Term] = field(default_factory=dict)
 
-    def refuse(self, set_id: SetId, now: float) -> float:
-        """Put a set in, or in again for twice as long; returns the delay."""
+    def refuse(self, set_id: SetId, now: float, *, judged: bool = True) -> float:
+        """Put a set in, or in again for twice as long; returns the delay.
+
+        One that was not `judged` is in for the first delay each time: what refused it says nothing
+        of the set.
+        """
         old = self._terms.get(set_id)
-        delay = min(old.delay * 2, self.most) if old else self.first
+        delay = min(old.delay * 2, self.most) if old and judged else self.first
         self._terms[set_id] = _Term(now + delay, delay)
         return delay
 

@@ -215,7 +215,7 @@ class _Run:
             self.passes.quarantine.accept(set_id)
         for item in done.failed:
             if item.is_refused:
-                self.passes.quarantine.refuse(item.set_id, now)
+                self.passes.quarantine.refuse(item.set_id, now, judged=item.is_judged)
             places = any(isinstance(change, Placement) for change in item.left)
             self.again |= item.is_gone or (places and not item.is_stale)
         fates = tuple(

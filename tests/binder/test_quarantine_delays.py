@@ -13,6 +13,12 @@ def test_each_further_refusal_doubles_the_delay_up_to_the_most():
     assert delays == [5.0, 10.0, 18.0, 18.0]
 
 
+def test_a_refusal_that_judged_nothing_does_not_lengthen_the_delay():
+    quarantine = a_quarantine()
+    delays = [quarantine.refuse("tenant-a/x", now=100.0 * n, judged=n == 3) for n in range(4)]
+    assert delays == [5.0, 5.0, 5.0, 10.0]
+
+
 def test_a_set_is_held_until_its_delay_ends_and_no_longer():
     quarantine = a_quarantine()
     quarantine.refuse("tenant-a/x", now=100.0)
