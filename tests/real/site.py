@@ -88,16 +88,18 @@ class Site:
 
     async def bound(self, tenant: str, name: str, within: float = 15.0) -> str:
         """Wait until a claim is Bound; return its node."""
+        seen: dict[str, Any] = {}
 
         async def node() -> str:
             status = (await self.claim(tenant, name)).get("status") or {}
+            seen.update(status)
             return status["nodeName"] if status.get("phase") == "Bound" else ""
 
-        return await until(node, within, f"{tenant}/{name} Bound")
+        what = f"{tenant}/{name} Bound"
+        return await until(node, within, lambda: f"{what}, its status is {seen}")
 
     async def waits(self, tenant: str, name: str, code: str, within: float = 15.0) -> str:
         """Wait until a claim is Pending for a reason; return what it says."""
-
         seen: dict[str, Any] = {}
 
         async def message() -> str:
