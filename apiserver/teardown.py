@@ -24,6 +24,8 @@ from policies.shapes import Document, Stay
 API_SERVICE: Final = f"{keys.CATALOG_VERSION}.{keys.CATALOG_GROUP}"
 WEBHOOKS: Final = "cozystack-gpu"
 """Name of our webhook configurations, mutating and validating."""
+FINALIZING: Final = "cozystack-gpu-claim-finalizer"
+"""Name of the policy that puts our finalizer on new claims, and of its binding."""
 NO_RELEASE: Final = "no-release"
 """The mark's value where the release's ClusterRole is not there."""
 QUIET: Final = 1.0
@@ -138,7 +140,8 @@ class _Work:
     async def until_quiet(self) -> None:
         """Sweep until a sweep, not the first, finds nothing to do or only what stays refused.
 
-        What is refused gets one sweep more: our own policies are in force a second after they went.
+        Our own policies are in force a second after they went, so one sweep more when something was
+        refused, and when something was removed: a claim made meanwhile got our finalizer still.
         """
         sweeps = 0
         refused_before: list[str] = []
@@ -146,7 +149,7 @@ class _Work:
             await self._sweep()
             sweeps += 1
             refused = list(self.failures)
-            enough = 2 if refused else 1
+            enough = 2 if refused or self.removed else 1
             if not self.worked and sweeps > enough and refused == refused_before:
                 return
             refused_before = refused
@@ -159,6 +162,8 @@ class _Work:
         await self._remove(kinds.API_SERVICES, API_SERVICE)
         for kind in (kinds.MUTATING_WEBHOOKS, kinds.VALIDATING_WEBHOOKS):
             await self._remove(kind, WEBHOOKS)
+        for kind in (kinds.MUTATING_POLICY_BINDINGS, kinds.MUTATING_POLICIES):
+            await self._remove(kind, FINALIZING)
         # Bindings first: a policy without one judges nothing, a binding without one may.
         for kind in (kinds.POLICY_BINDINGS, kinds.POLICIES):
             await self._try(f"list {kind.resource}", self._remove_policies(kind))

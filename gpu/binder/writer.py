@@ -1,8 +1,9 @@
 """Change to API write, one exhaustive match; what a failed write means, as a value.
 
-A claim needs two writes to be Bound: the finalizer is metadata, which a write of the status
-subresource ignores, and the placement is status, which a write of the main resource ignores. The
-finalizer comes first, or a claim deleted in between would be gone without its units being let go.
+A claim must have our finalizer before it is Bound, or one deleted in between would be gone without
+its units being let go. It is stored with it where the chart's policy puts it on; else it takes two
+writes: the finalizer is metadata, which a write of the status subresource ignores, and the placement
+is status, which a write of the main resource ignores.
 
 Status of a claim is a merge patch of the leader's own fields with metadata.resourceVersion; the
 answer's version feeds the next write of that object within the pass (FreshView does so between

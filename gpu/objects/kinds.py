@@ -89,6 +89,20 @@ MUTATING_WEBHOOKS: Final = Kind(
     "MutatingWebhookConfiguration",
     namespaced=False,
 )
+MUTATING_POLICIES: Final = Kind(
+    "admissionregistration.k8s.io",
+    "v1",
+    "mutatingadmissionpolicies",
+    "MutatingAdmissionPolicy",
+    namespaced=False,
+)
+MUTATING_POLICY_BINDINGS: Final = Kind(
+    "admissionregistration.k8s.io",
+    "v1",
+    "mutatingadmissionpolicybindings",
+    "MutatingAdmissionPolicyBinding",
+    namespaced=False,
+)
 SUBJECT_ACCESS_REVIEWS: Final = Kind(
     "authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", namespaced=False
 )

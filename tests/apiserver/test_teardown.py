@@ -30,6 +30,9 @@ def cluster() -> FakeCluster:
     for kind in (kinds.MUTATING_WEBHOOKS, kinds.VALIDATING_WEBHOOKS):
         put(found, kind, teardown.WEBHOOKS)
         put(found, kind, "of-others")
+    for kind in (kinds.MUTATING_POLICIES, kinds.MUTATING_POLICY_BINDINGS):
+        put(found, kind, teardown.FINALIZING)
+        put(found, kind, "of-others")
     put(
         found,
         kinds.GPU_CLAIMS,
@@ -70,6 +73,8 @@ async def test_the_leader_is_told_first_and_the_api_goes_before_the_webhooks(clu
         ("delete", "APIService", teardown.API_SERVICE),
         ("delete", "MutatingWebhookConfiguration", "cozystack-gpu"),
         ("delete", "ValidatingWebhookConfiguration", "cozystack-gpu"),
+        ("delete", "MutatingAdmissionPolicyBinding", teardown.FINALIZING),
+        ("delete", "MutatingAdmissionPolicy", teardown.FINALIZING),
         ("patch", "GPUClaim", "c1"),
         ("patch", "GPUClass", "h100"),
     ]
@@ -78,6 +83,8 @@ async def test_the_leader_is_told_first_and_the_api_goes_before_the_webhooks(clu
             f"APIService {teardown.API_SERVICE}",
             "MutatingWebhookConfiguration cozystack-gpu",
             "ValidatingWebhookConfiguration cozystack-gpu",
+            f"MutatingAdmissionPolicyBinding {teardown.FINALIZING}",
+            f"MutatingAdmissionPolicy {teardown.FINALIZING}",
         ),
         released=("GPUClaim tenant-a/c1", "GPUClass h100"),
     )
@@ -87,6 +94,8 @@ async def test_the_leader_is_told_first_and_the_api_goes_before_the_webhooks(clu
         f"removed APIService {teardown.API_SERVICE}",
         "removed MutatingWebhookConfiguration cozystack-gpu",
         "removed ValidatingWebhookConfiguration cozystack-gpu",
+        f"removed MutatingAdmissionPolicyBinding {teardown.FINALIZING}",
+        f"removed MutatingAdmissionPolicy {teardown.FINALIZING}",
         "took our finalizer off 2 claims and classes",
         "kept: GPUClaims, GPUClasses, GPUNodes and their CRDs, the settings, the keeper policy",
         "torn down: any namespace can be deleted now, and a later install finds the holds",
@@ -98,9 +107,28 @@ async def test_a_second_run_finds_nothing_to_do(cluster: FakeCluster):
     assert (await run(cluster))[0] == teardown.Result()
 
 
+async def test_a_claim_made_while_the_policy_was_still_in_force_is_released(cluster: FakeCluster):
+    """What an API server enforces follows what was deleted by a good second."""
+
+    def order() -> None:
+        meta = {"name": "late", "namespace": "tenant-a", "finalizers": [keys.CLAIM_FINALIZER]}
+        cluster.put(kinds.GPU_CLAIMS, {"metadata": meta})
+
+    asyncio.get_running_loop().call_later(1.5 * teardown.QUIET, order)
+    result, _ = await run(cluster)
+    assert "GPUClaim tenant-a/late" in result.released
+
+
 async def test_a_cluster_without_the_product_is_left_as_it_is():
     cluster = FakeCluster()
-    for kind in (kinds.GPU_BINDERS, kinds.GPU_CLAIMS, kinds.GPU_CLASSES, kinds.API_SERVICES):
+    for kind in (
+        kinds.GPU_BINDERS,
+        kinds.GPU_CLAIMS,
+        kinds.GPU_CLASSES,
+        kinds.API_SERVICES,
+        kinds.MUTATING_POLICIES,  # served from Kubernetes 1.36 on
+        kinds.MUTATING_POLICY_BINDINGS,
+    ):
         cluster.unserve(kind)
     result, _ = await run(cluster)
     assert result == teardown.Result()
@@ -123,13 +151,19 @@ def faults(at: int) -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("fault", [fault for at in range(1, 7) for fault in faults(at)])
+@pytest.mark.parametrize("fault", [fault for at in range(1, 9) for fault in faults(at)])
 async def test_every_write_may_fail_once(cluster: FakeCluster, fault: Fault):
     cluster.fail(fault)
     result, _ = await run(cluster)
     assert result.failures == ()
     assert await finalizers(cluster) == ["x/y"]
-    for kind in (kinds.API_SERVICES, kinds.MUTATING_WEBHOOKS, kinds.VALIDATING_WEBHOOKS):
+    for kind in (
+        kinds.API_SERVICES,
+        kinds.MUTATING_WEBHOOKS,
+        kinds.VALIDATING_WEBHOOKS,
+        kinds.MUTATING_POLICIES,
+        kinds.MUTATING_POLICY_BINDINGS,
+    ):
         names = [item["metadata"]["name"] for item in (await cluster.list_all(kind)).items]
         assert names == ([] if kind is kinds.API_SERVICES else ["of-others"])
 

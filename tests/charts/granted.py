@@ -49,6 +49,8 @@ PROCESS: Final[Granted] = {
     ("apiservices.apiregistration.k8s.io", (teardown.API_SERVICE,)): ("delete",),
     (f"mutatingwebhookconfigurations.{ADMISSION}", (teardown.WEBHOOKS,)): ("delete",),
     (f"validatingwebhookconfigurations.{ADMISSION}", (teardown.WEBHOOKS,)): ("delete",),
+    (f"mutatingadmissionpolicies.{ADMISSION}", (teardown.FINALIZING,)): ("delete",),
+    (f"mutatingadmissionpolicybindings.{ADMISSION}", (teardown.FINALIZING,)): ("delete",),
 }
 LEADER: Final[Granted] = {
     ("leases.coordination.k8s.io", ()): ("create",),

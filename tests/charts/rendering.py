@@ -21,17 +21,24 @@ class Chart:
 
     helm: Path
 
-    def render(self, *values: str, namespace: str = "cozy-system") -> tuple[Json, ...]:
-        """Return every document, hooks among them. `values` are `key=value`, as --set takes them."""
-        done = _template(self.helm, values, namespace)
+    def render(
+        self, *values: str, namespace: str = "cozy-system", served: str = ""
+    ) -> tuple[Json, ...]:
+        """Return every document, hooks among them. `values` are `key=value`, as --set takes them.
+
+        `served` is `group/version/Kind` that the API server has beside what helm takes for granted.
+        """
+        done = _template(self.helm, values, namespace, served)
         assert done.returncode == 0, done.stderr
         return tuple(doc for doc in yaml.safe_load_all(done.stdout) if doc)
 
-    def one(self, kind: str, name: str, *values: str, namespace: str = "cozy-system") -> Json:
+    def one(
+        self, kind: str, name: str, *values: str, namespace: str = "cozy-system", served: str = ""
+    ) -> Json:
         """Return the one document of that kind and name."""
         found = [
             doc
-            for doc in self.render(*values, namespace=namespace)
+            for doc in self.render(*values, namespace=namespace, served=served)
             if doc["kind"] == kind and doc["metadata"]["name"] == name
         ]
         assert len(found) == 1, f"{len(found)} documents {kind} {name}"
@@ -50,8 +57,10 @@ class Chart:
 
 @cache
 def _template(
-    helm: Path, values: tuple[str, ...], namespace: str
+    helm: Path, values: tuple[str, ...], namespace: str, served: str = ""
 ) -> subprocess.CompletedProcess[str]:
     sets = [f"--set={value}" for value in values]
     argv = [helm, "template", "cozystack-gpu", FOLDER, f"--namespace={namespace}", *sets]
+    if served:
+        argv.append(f"--api-versions={served}")
     return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=20)

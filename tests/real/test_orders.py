@@ -6,11 +6,14 @@ import pytest
 import pytest_asyncio
 
 from devcluster import chart
+from gpu import keys
 from gpu.cluster import errors
 from gpu.objects import kinds
 from tests.real import site as sites
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+SPEC = {"className": "h100", "count": 1}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -34,6 +37,27 @@ async def test_an_order_is_bound_to_the_fullest_node_with_room(site):
     assert (status["phase"], status["term"] >= 1, bool(status["boundAt"])) == ("Bound", True, True)
     await site.person("tenant-rich").delete(kinds.GPU_CLAIMS, "first", "tenant-rich")
     await site.gone("tenant-rich", "first")
+
+
+async def test_a_claim_is_stored_with_our_finalizer_and_keeps_its_tenants_own(site):
+    tenant = site.person("tenant-rich")
+    theirs = "example.com/theirs"
+    for name, given in (("plain", []), ("own", [theirs]), ("both", [theirs, keys.CLAIM_FINALIZER])):
+        meta = {"name": name, "namespace": "tenant-rich", "finalizers": given}
+        made = await tenant.create(kinds.GPU_CLAIMS, {"metadata": meta, "spec": SPEC}, dry_run=True)
+        found = made["metadata"]["finalizers"]
+        assert sorted(found) == sorted({*given, keys.CLAIM_FINALIZER}), "stored before any pass"
+
+
+async def test_a_claim_applied_again_keeps_our_finalizer(site):
+    """As Flux does with a chart's: ours is not among the fields that whoever applies it owns."""
+    for _ in range(2):
+        stored = await site.admin.apply(
+            kinds.GPU_CLAIMS, "applied", {"spec": SPEC}, "tenant-rich", field_manager="flux"
+        )
+        assert stored["metadata"]["finalizers"] == [keys.CLAIM_FINALIZER]
+    await site.admin.delete(kinds.GPU_CLAIMS, "applied", "tenant-rich")
+    await site.gone("tenant-rich", "applied")
 
 
 @pytest.mark.parametrize("count", [0, -1, 2**31], ids=str)

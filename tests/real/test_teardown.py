@@ -82,6 +82,8 @@ async def test_what_the_product_put_out_is_taken_in_and_holds_stay(site: Site):
         {
             "APIService v1alpha1.catalog.gpu.cozystack.io",
             "ValidatingWebhookConfiguration cozystack-gpu",
+            f"MutatingAdmissionPolicy {teardown.FINALIZING}",
+            f"MutatingAdmissionPolicyBinding {teardown.FINALIZING}",
         }
         | {f"ValidatingAdmissionPolicy {name}" for name in policies - {keeper}}
         | {f"ValidatingAdmissionPolicyBinding {name}" for name in bindings - {keeper}}

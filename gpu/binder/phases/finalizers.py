@@ -1,6 +1,7 @@
 """Finalizers on classes and claims, feature on or off.
 
-Every class and claim that is not being deleted gets ours. A deleted class's goes when no claim
+Every class and claim that is not being deleted gets ours; a new claim mostly has it from the chart's
+MutatingAdmissionPolicy, which may be missing, fail, or not be served (decision 24). A deleted class's goes when no claim
 names it; a deleted claim's is the business of phase `release`.
 """
 
