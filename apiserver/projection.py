@@ -62,7 +62,8 @@ class Pace:
     prove: float = 2.0
     """A proof of progress may take this long."""
     fresh: float = 0.025
-    """A list waits this long for a refresh that is due, then answers with what is published."""
+    """A list waits this long for a refresh that may come so soon; else it answers at once with what
+    is published."""
     catch_up: float = 3.0
     """A reader who wants a version not reached yet waits this long."""
     interest: float = 30.0
@@ -102,6 +103,8 @@ class Projection:
         self._proving = True
         self._unfollowed = False
         self._last_read = float("-inf")
+        self._rests_until = float("-inf")
+        """No refresh begins before that."""
         self.closing = False
 
     async def run(self) -> None:
@@ -119,10 +122,11 @@ class Projection:
                 began = asyncio.get_running_loop().time()
                 if not await self._refresh():
                     self._wake.set()
-                    await asyncio.sleep(self._pace.retry)
+                    pause = self._pace.retry
                 else:
-                    took = asyncio.get_running_loop().time() - began
-                    await asyncio.sleep(self._rest(took))
+                    pause = self._rest(asyncio.get_running_loop().time() - began)
+                self._rests_until = asyncio.get_running_loop().time() + pause
+                await asyncio.sleep(pause)
         finally:
             unsubscribe()
 
@@ -166,7 +170,11 @@ class Projection:
         await self._first()
         if at_least is None and self._dirty:
             patience = self._pace.catch_up if self._unfollowed else self._pace.fresh
-            await self._wait(lambda: not self._dirty, patience)
+            if (
+                self._unfollowed
+                or self._rests_until + self._pace.coalesce < self._last_read + patience
+            ):
+                await self._wait(lambda: not self._dirty, patience)
         elif at_least and not await self._wait(
             lambda: self.proved() >= at_least, self._pace.catch_up
         ):

@@ -115,6 +115,21 @@ async def test_a_burst_of_changes_is_published_few_times():
     assert 2 <= feed.serial <= 12
 
 
+@pytest.mark.looptime
+async def test_a_list_does_not_wait_for_a_refresh_that_cannot_come_so_soon():
+    """Under steady changes a wait would be the same for everybody, and for nothing."""
+    source = a_source(a="x")
+    pace = replace(FAST, interval=0.2, fresh=0.1)
+    async with running(source, pace=pace, in_thread=Gate()) as projection:
+        await names(projection)
+        began = asyncio.get_running_loop().time()
+        source.set(fakes.words_world(tenant_a={"b": "y"}))
+        assert await names(projection) == ["a"]
+        assert asyncio.get_running_loop().time() == began
+        await asyncio.sleep(0.15)
+        assert await names(projection) == ["b"], "due within the wait"
+
+
 async def test_lists_of_made_up_namespaces_are_forgotten_and_watched_ones_are_not():
     async with running(a_source(a="x"), most_feeds=10) as projection:
         feed, _, _ = await projection.read(WORDS, "tenant-a")
