@@ -111,6 +111,13 @@ def serve(  # noqa: PLR0913 -- typer reads one parameter per flag
             help="binder or scheduler: who places launchers that name a resource directly.",
         ),
     ] = _DEFAULTS.raw_placement,
+    binding: Annotated[
+        str,
+        typer.Option(
+            envvar=f"{_ENV}BINDING",
+            help="gate or request: a start that lacks units waits at the gate, or is refused.",
+        ),
+    ] = _DEFAULTS.binding,
     not_ready_grace: Annotated[
         float,
         typer.Option(envvar=f"{_ENV}NOT_READY_GRACE", help="Seconds a node may be not Ready."),
@@ -220,6 +227,7 @@ def serve(  # noqa: PLR0913 -- typer reads one parameter per flag
         running_guests=running_guests,
         vm_webhooks=vm_webhooks,
         raw_placement=raw_placement,
+        binding=binding,
         not_ready_grace=not_ready_grace,
         degraded_grace=degraded_grace,
         attachment_grace=attachment_grace,

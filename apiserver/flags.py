@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from gpu import settings
 from gpu.config import (
+    Binding,
     Config,
     Grace,
     Guard,
@@ -78,6 +79,7 @@ class Flags:
     running_guests: str = RunningGuests.RESTART.value
     vm_webhooks: bool = _CONFIG.vm_webhooks
     raw_placement: str = _CONFIG.raw_placement.value
+    binding: str = _CONFIG.binding.value
     not_ready_grace: float = _GRACE.not_ready
     degraded_grace: float = _GRACE.degraded
     attachment_grace: float = _GRACE.attachment
@@ -130,13 +132,14 @@ def judge(flags: Flags) -> ServeConfig:
     )
     guests = _word(RunningGuests, "--running-guests", flags.running_guests, problems)
     raw_placement = _word(RawPlacement, "--raw-placement", flags.raw_placement, problems)
+    binding = _word(Binding, "--binding", flags.binding, problems)
     log_format = _word(LogFormat, "--log-format", flags.log_format, problems)
     saves = _word(SaveReplays, "--save-replays", flags.save_replays, problems)
     if problems or not (flags.tls_cert_file and flags.tls_private_key_file):
         raise FlagsError(problems)
     if raw_names is None or policies is None or monitor is None or log_format is None:
         raise FlagsError(problems)
-    if guests is None or raw_placement is None:
+    if guests is None or raw_placement is None or binding is None:
         raise FlagsError(problems)
     pace = Pace(
         lease_duration=flags.lease_duration,
@@ -173,6 +176,7 @@ def judge(flags: Flags) -> ServeConfig:
             running_guests=guests,
             vm_webhooks=flags.vm_webhooks,
             raw_placement=raw_placement,
+            binding=binding,
             grace=Grace(
                 not_ready=flags.not_ready_grace,
                 degraded=flags.degraded_grace,

@@ -36,6 +36,15 @@ class RawPlacement(StrEnum):
     """kube-scheduler does, past every hold."""
 
 
+class Binding(StrEnum):
+    """How a starting VM that units are lacking for is told."""
+
+    GATE = "gate"
+    """Its launcher waits at the gate, for as long as it takes."""
+    REQUEST = "request"
+    """Its start is refused: the VMI is admitted with all its units on one node, or not at all."""
+
+
 class UsageRecordMonitor(StrEnum):
     """Under which WorkloadMonitor usage records are kept."""
 
@@ -114,6 +123,7 @@ class Config:
     vm_webhooks: bool = True
     """Starts of VMs are resolved and gated; off: no VM uses a claim, and none of its names is ours."""
     raw_placement: RawPlacement = RawPlacement.BINDER
+    binding: Binding = Binding.GATE
     usage_record_monitor: UsageRecordMonitor = UsageRecordMonitor.AUTO
     grace: Grace = field(default_factory=Grace)
     guard: Guard = field(default_factory=Guard)

@@ -116,6 +116,19 @@ def template_name(vmi_uid: str, name: ClassName) -> ClaimName:
     return ClaimName(f"tpl-{digest[:_HASH]}")
 
 
+def requested_claim_name(
+    namespace: str, vmi: str, class_name: ClassName, index: int = 0
+) -> ClaimName:
+    """Return the name of a template claim that is made before its VMI is (`binding: request`).
+
+    Whoever asks again for a VMI of that name finds what an interrupted start left. One claim has all
+    units of a class, so `index` is 0. No name made by `template_name` can be one of these: a uid
+    has no slash in it.
+    """
+    digest = hashlib.sha256(f"{namespace}/{vmi}/{class_name}/{index}".encode()).hexdigest()
+    return ClaimName(f"tpl-{digest[:_HASH]}")
+
+
 def waiting(draft: Draft) -> tuple[Start, ...]:
     """Return every start that waits, oldest first; those with something Lost before all others."""
     gated = _gated(draft)

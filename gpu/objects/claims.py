@@ -10,7 +10,7 @@ from gpu import keys
 from gpu.objects import meta
 from gpu.objects.decode import Fields, Raw
 from gpu.objects.meta import Condition, ObjectKey, ObjectMeta
-from gpu.units import ClassName, NodeName, TenantName, Units
+from gpu.units import ClaimName, ClassName, NodeName, TenantName, Units
 
 
 class Phase(StrEnum):
@@ -56,6 +56,29 @@ class RejectedNode:
     node: NodeName
     until: datetime
     fingerprint: str = ""
+
+
+class BindResult(StrEnum):
+    """The leader's answer to a bind request."""
+
+    SUCCEEDED = "Succeeded"
+    REFUSED = "Refused"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BindRequest:
+    """A start that is answered before its VMI is there (`binding: request`), as each claim has it."""
+
+    id: str
+    """Of one admission; nobody had it before."""
+    vmi: str
+    claims: tuple[ClaimName, ...]
+    """Every claim of the set asked for."""
+    requested_at: datetime
+    result: BindResult | None = None
+    """None until the leader has answered."""
+    message: str = ""
+    """Why it was refused: each claim, its node and the reason."""
 
 
 class Cause(StrEnum):
@@ -115,6 +138,7 @@ class GPUClaim:
     node: NodeName | None = None
     bound_at: datetime | None = None
     attached_to: Attachment | None = None
+    bind_request: BindRequest | None = None
     rejected_nodes: tuple[RejectedNode, ...] = ()
     displaced: Displaced | None = None
     spent: Spent | None = None
@@ -160,6 +184,7 @@ def decode(raw: Raw) -> GPUClaim:
         node=NodeName(node) if node else None,
         bound_at=status.time("boundAt"),
         attached_to=_attachment(status.child("attachedTo")) if status.has("attachedTo") else None,
+        bind_request=_request(status.child("bindRequest")) if status.has("bindRequest") else None,
         rejected_nodes=tuple(
             RejectedNode(
                 node=NodeName(item.text("node")),
@@ -191,6 +216,20 @@ def _attachment(fields: Fields) -> Attachment:
             )
             for pod in fields.children("pods")
         ),
+    )
+
+
+def _request(fields: Fields) -> BindRequest:
+    has_result = fields.has("result")
+    return BindRequest(
+        id=fields.text("id"),
+        vmi=fields.text("vmi"),
+        claims=tuple(map(ClaimName, fields.texts("claims"))),
+        requested_at=fields.time("requestedAt") or meta.EPOCH,
+        result=fields.one_of("result", BindResult, BindResult.REFUSED.value)
+        if has_result
+        else None,
+        message=fields.text_or("message"),
     )
 
 
@@ -230,6 +269,20 @@ def format_attachment(found: Attachment | None) -> dict[str, Any] | None:
             }
             for pod in found.pods
         ],
+    }
+
+
+def format_request(found: BindRequest | None) -> dict[str, Any] | None:
+    """Return `status.bindRequest` as a merge patch sets it, whole; null takes it away."""
+    if found is None:
+        return None
+    return {
+        "id": found.id,
+        "vmi": found.vmi,
+        "claims": list(found.claims),
+        "requestedAt": meta.format_time(found.requested_at),
+        "result": found.result.value if found.result else None,
+        "message": found.message or None,
     }
 
 

@@ -4,7 +4,16 @@ import pytest
 
 from apiserver import flags
 from apiserver.flags import Flags, FlagsError
-from gpu.config import Config, Grace, Guard, Pace, PolicyMode, RunningGuests, UsageRecordMonitor
+from gpu.config import (
+    Binding,
+    Config,
+    Grace,
+    Guard,
+    Pace,
+    PolicyMode,
+    RunningGuests,
+    UsageRecordMonitor,
+)
 from gpu.settings import RawNames
 
 
@@ -35,6 +44,7 @@ def test_what_is_typed_is_what_is_run(pair):
         kubevirt_namespace="virtual",
         usage_record_monitor="anchor",
         running_guests="keep",
+        binding="request",
         not_ready_grace=60,
         degraded_grace=90,
         attachment_grace=20,
@@ -60,6 +70,7 @@ def test_what_is_typed_is_what_is_run(pair):
         kubevirt_namespace="virtual",
         usage_record_monitor=UsageRecordMonitor.ANCHOR,
         running_guests=RunningGuests.KEEP,
+        binding=Binding.REQUEST,
         grace=Grace(
             not_ready=60, degraded=90, attachment=20, pin=25, rejection=300, release_settle=240
         ),
@@ -87,6 +98,7 @@ def test_every_problem_is_told_at_once(pair, tmp_path):
         kubevirt_namespace="cozy:kubevirt",
         usage_record_monitor="always",
         running_guests="perhaps",
+        binding="both",
         degraded_grace=-1,
         release_settle=-1,
         resync=0,
@@ -118,6 +130,7 @@ def test_every_problem_is_told_at_once(pair, tmp_path):
         "--policies",
         "--usage-record-monitor",
         "--running-guests",
+        "--binding",
         "--log-format",
     ]
 

@@ -147,6 +147,7 @@ def test_the_chart_runs_only_commands_and_flags_that_the_program_has(chart: Char
         ("kubevirtNamespace=kubevirt", "--kubevirt-namespace", "kubevirt"),
         ("usageRecordMonitor=anchor", "--usage-record-monitor", "anchor"),
         ("runningGuests=keep", "--running-guests", "keep"),
+        ("binding=request", "--binding", "request"),
         ("grace.notReady=60", "--not-ready-grace", "60"),
         ("grace.degraded=90", "--degraded-grace", "90"),
         ("grace.attachment=20", "--attachment-grace", "20"),

@@ -22,6 +22,7 @@ pytestmark = pytest.mark.real
         ("kubevirtNamespace=", "at '/kubevirtNamespace': '' does not match pattern"),
         ("usageRecordMonitor=always", "at '/usageRecordMonitor': value must be one of"),
         ("rawPlacement=nobody", "at '/rawPlacement': value must be one of"),
+        ("binding=both", "at '/binding': value must be one of"),
         ("vmWebhooks.enabled=on", "at '/vmWebhooks/enabled': got string, want boolean"),
         ("runningGuests=always", "at '/runningGuests': value must be one of"),
         ("guard.share=2", "at '/guard/share': maximum: got 2, want 1"),

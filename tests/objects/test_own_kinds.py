@@ -7,7 +7,15 @@ import pytest
 from gpu.errors import DecodeError
 from gpu.objects import binders, claims, classes, nodes
 from gpu.objects.binders import GPUBinder
-from gpu.objects.claims import AttachedPod, Attachment, GPUClaim, Phase, RejectedNode
+from gpu.objects.claims import (
+    AttachedPod,
+    Attachment,
+    BindRequest,
+    BindResult,
+    GPUClaim,
+    Phase,
+    RejectedNode,
+)
 from gpu.objects.classes import ClassStatus, GPUClass, Mode, OnCordon, Toleration
 from gpu.objects.meta import Condition
 from gpu.objects.nodes import Device, GPUNode, NodeUnits
@@ -110,6 +118,14 @@ def test_a_claim_is_read_whole():
                 "since": instant(9),
                 "pods": [{"uid": "p", "node": "n1", "ended": True}, {"uid": "q"}],
             },
+            "bindRequest": {
+                "id": "r1",
+                "vmi": "vm",
+                "claims": ["c", "d"],
+                "requestedAt": instant(8),
+                "result": "Refused",
+                "message": "no room",
+            },
             "rejectedNodes": [{"node": "n2", "until": instant(60), "fingerprint": "f"}],
             "conditions": [{"type": "Bound", "status": "True"}],
         },
@@ -128,6 +144,14 @@ def test_a_claim_is_read_whole():
             uid="u",
             since=START + timedelta(seconds=9),
             pods=(AttachedPod(uid="p", node="n1", ended=True), AttachedPod(uid="q", node="")),
+        ),
+        bind_request=BindRequest(
+            id="r1",
+            vmi="vm",
+            claims=("c", "d"),
+            requested_at=START + timedelta(seconds=8),
+            result=BindResult.REFUSED,
+            message="no room",
         ),
         rejected_nodes=(
             RejectedNode(node="n2", until=START + timedelta(seconds=60), fingerprint="f"),
@@ -149,6 +173,17 @@ def test_a_claim_nobody_wrote_a_status_of_is_pending():
         0,
     )
     assert a_claim(on="n1").has_status
+
+
+def test_a_request_is_written_as_it_is_read():
+    asked = {"id": "r1", "vmi": "vm", "claims": ["c"], "requestedAt": instant(8)}
+    answered = {**asked, "result": "Succeeded", "message": "on n1"}
+    for stored in (asked, answered):
+        found = a_claim(status={"bindRequest": stored}).bind_request
+        written = claims.format_request(found)
+        assert written == {"result": None, "message": None, **stored}
+    assert a_claim(status={"bindRequest": asked}).bind_request.result is None
+    assert claims.format_request(None) is None
 
 
 def test_claims_are_as_old_as_their_creation_then_their_uid():
@@ -173,6 +208,7 @@ def test_only_the_label_makes_a_template_claim():
         ({"spec": {"className": "h100", "count": -1}}, "spec.count: -1 units: an amount"),
         ({"status": {"phase": "Gone"}}, "status.phase: 'Gone' is not a known value"),
         ({"status": {"attachedTo": {}}}, "status.attachedTo.name: is missing"),
+        ({"status": {"bindRequest": {"id": "r"}}}, "status.bindRequest.vmi: is missing"),
         ({"status": {"rejectedNodes": [{}]}}, "status.rejectedNodes[0].node: is missing"),
         ({"status": {"conditions": [{}]}}, "status.conditions[0].type: is missing"),
     ],
