@@ -87,6 +87,7 @@ def raw_launcher(
     apart: Iterable[Raw] = (),
     tolerations: Iterable[Raw] = (),
     volume_claims: Iterable[str] = (),
+    ports: Iterable[Raw] = (),
     term: int | None = None,
     reason: str = "",
     unscheduled: str = "",
@@ -95,6 +96,7 @@ def raw_launcher(
 ) -> Raw:
     """A launcher of KubeVirt as it waits at our gate; `near` and `apart` are pod affinity terms.
 
+    `ports` are those of its container.
     `requests` are beside the GPU units; `unscheduled` is why it has no node (reason), since `at`.
     """
     made = builders.raw_pod(
@@ -108,6 +110,8 @@ def raw_launcher(
         meta["annotations"] = {keys.TERM_ANNOTATION: str(term)}
     asked = spec["containers"][0]["resources"]["requests"] | dict(requests or {})
     spec["containers"][0]["resources"] = {"requests": asked}
+    if listed := list(ports):
+        spec["containers"][0]["ports"] = listed
     spec |= {"nodeSelector": dict(selector or {}), "tolerations": list(tolerations)}
     spec["volumes"] = [
         {"name": f"disk{index}", "persistentVolumeClaim": {"claimName": one}}

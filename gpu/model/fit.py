@@ -1,7 +1,7 @@
 """Fit: may a pod run on a node, units of GPUs apart: asked before a pin, which cannot be undone.
 
-The rules are kube-scheduler's filters: cordon, taints, nodeSelector, node affinity, amounts, required
-pod (anti-)affinity both ways, and the reach of volumes that are bound. Not asked: host ports, limits
+The rules are kube-scheduler's filters: cordon, taints, nodeSelector, node affinity, amounts, host ports,
+required pod (anti-)affinity both ways, and the reach of volumes that are bound. Not asked: limits
 of volumes per node, whether an unbound volume will reach the node, and topology spread, which a pin
 leaves only one node to spread over.
 """
@@ -17,7 +17,7 @@ from gpu.model.pod_units import PodId
 from gpu.objects.classes import Toleration
 from gpu.objects.meta import ObjectKey
 from gpu.objects.nodes import Node, Taint
-from gpu.objects.pod_needs import NodeTerm, PodTerm
+from gpu.objects.pod_needs import EVERY_ADDRESS, NodeTerm, PodTerm
 from gpu.objects.pods import Pod
 from gpu.objects.tenants import Namespace
 from gpu.objects.volumes import Claim, Volume
@@ -177,6 +177,7 @@ def why_not(needs: Asked, node: Node, facts: Facts) -> Misfit | None:
         or found.missing
         or _of_volumes(found, node)
         or _of_amounts(found, node, facts)
+        or _of_ports(needs.pod, node, facts)
         or _of_pods(found, node)
     )
 
@@ -374,6 +375,24 @@ def _of_amounts(found: _Found, node: Node, facts: Facts) -> Misfit | None:
         free = node.amounts.get(name, 0) - used.get(name, 0) + (amount if is_there else 0)
         if amount > free:
             return Misfit(cause=Cause.AMOUNT, what=name, wanted=amount, free=max(free, 0))
+    return None
+
+
+def _of_ports(pod: Pod, node: Node, facts: Facts) -> Misfit | None:
+    wanted = pod.needs.ports
+    if not wanted:
+        return None
+    used: dict[tuple[int, str], set[str]] = {}
+    for other in facts.on(node.name).values():
+        if other.needs.ports and not _is_same(other, pod):
+            for port in other.needs.ports:
+                used.setdefault((port.port, port.protocol), set()).add(port.address)
+    for port in wanted:
+        taken = used.get((port.port, port.protocol))
+        if taken and (
+            port.address == EVERY_ADDRESS or not taken.isdisjoint((EVERY_ADDRESS, port.address))
+        ):
+            return Misfit(cause=Cause.PORT, what=f"{port.port}/{port.protocol}")
     return None
 
 

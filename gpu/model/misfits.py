@@ -26,6 +26,8 @@ class Cause(StrEnum):
     """A volume of it cannot be reached from the node."""
     AMOUNT = "Amount"
     """Too little is free of something it asks for; `pods` is its own place."""
+    PORT = "HostPort"
+    """A port of the node that it asks for is taken."""
     POD_AFFINITY = "PodAffinity"
     POD_ANTI_AFFINITY = "PodAntiAffinity"
     """A pod it must not be beside is there."""
@@ -39,7 +41,7 @@ class Misfit:
 
     cause: Cause
     what: str = ""
-    """Key of the taint or label, name of the volume claim, or of the amount, as the cause needs."""
+    """Key of the taint or label, name of the volume claim or of the amount, or the port."""
     wanted: int = 0
     free: int = 0
     """Of an amount, as `Node.amounts` counts; not more than is asked."""
@@ -68,6 +70,7 @@ _WORDS: Final[dict[Cause, tuple[str, str]]] = {
         "do not reach its volume {what}",
     ),
     Cause.AMOUNT: ("lacks {what}", "lack {what}"),
+    Cause.PORT: ("has its port {what} in use", "have its port {what} in use"),
     Cause.POD_AFFINITY: (
         "has no pod that it has to be beside",
         "have no pod that it has to be beside",

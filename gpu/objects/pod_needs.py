@@ -12,6 +12,7 @@ from gpu.objects.classes import Toleration
 from gpu.objects.decode import Fields, Raw
 from gpu.units import MOST
 
+EVERY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 -- as the scheduler reads it where none is given
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _AFFINITIES: Final = ("nodeAffinity", "podAffinity", "podAntiAffinity")
 _OF_POD: Final = ("cpu", "memory", "hugepages-")
@@ -58,6 +59,16 @@ class PodTerm:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HostPort:
+    """A port of the node itself that a container takes for as long as the pod runs."""
+
+    port: int
+    protocol: str = "TCP"
+    address: str = EVERY_ADDRESS
+    """Of the node."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Needs:
     """What the spec of a pod requires of a node. Preferences and volumes are not in it."""
 
@@ -69,6 +80,7 @@ class Needs:
     tolerations: tuple[Toleration, ...] = ()
     amounts: Mapping[str, int] = field(default_factory=dict)
     """CPU in thousandths, anything else as it counts; the pod's own place among pods is not in it."""
+    ports: tuple[HostPort, ...] = ()
 
 
 def needs(raw: Raw) -> Needs:
@@ -88,6 +100,8 @@ def needs(raw: Raw) -> Needs:
             asked[name] = found
     for name in ("containers", "initContainers"):
         asked[name] = [(one.get("resources"), one.get("restartPolicy")) for one in spec.dicts(name)]
+    if found := list(_host_ports(spec)):
+        asked["ports"] = found
     encoded = msgspec.json.encode(asked)
     return _read(encoded) if len(encoded) <= _LONGEST else _read.__wrapped__(encoded)
 
@@ -122,7 +136,26 @@ def _read(asked: bytes) -> Needs:
             for item in spec.children("tolerations")
         ),
         amounts=_amounts(spec),
+        ports=tuple(
+            HostPort(
+                port=item.whole("hostPort"),
+                protocol=item.text_or("protocol") or "TCP",
+                address=item.text_or("hostIP") or EVERY_ADDRESS,
+            )
+            for item in spec.children("ports")
+        ),
     )
+
+
+def _host_ports(spec: Fields) -> Iterator[Raw]:
+    """Yield ports of the node, of whatever runs as long as the pod: an init container does not."""
+    for name in ("initContainers", "containers"):
+        for container in spec.dicts(name):
+            if container.get("ports") and (
+                name == "containers" or container.get("restartPolicy") == "Always"
+            ):
+                ports = Fields(container, spec.at(name)).dicts("ports")
+                yield from (port for port in ports if port.get("hostPort"))
 
 
 def _pod_term(term: Fields) -> PodTerm:

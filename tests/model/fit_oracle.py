@@ -17,6 +17,7 @@ def fits(pod: Raw, node: Raw, cluster: Raw, tolerations: list[Raw]) -> bool:
         and _selected(pod, node)
         and _reached(pod, node, cluster)
         and _has_room(pod, node, cluster)
+        and _has_ports(pod, node, cluster)
         and _company(pod, node, cluster)
     )
 
@@ -161,6 +162,24 @@ def _has_room(pod: Raw, node: Raw, cluster: Raw) -> bool:
         asked = _asks(pod, name)
         if asked and asked + sum(_asks(it, name) for it in there) > _amount(has.get(name, "0")):
             return False
+    return True
+
+
+def _ports(pod: Raw) -> list[Raw]:
+    first = [it for it in pod["spec"].get("initContainers", []) if "restartPolicy" in it]
+    every = [it for one in [*pod["spec"]["containers"], *first] for it in one.get("ports", [])]
+    return [it for it in every if "hostPort" in it]
+
+
+def _has_ports(pod: Raw, node: Raw, cluster: Raw) -> bool:
+    for other in _there(node["metadata"]["name"], pod, cluster):
+        for taken in _ports(other):
+            for it in _ports(pod):
+                same = it["hostPort"] == taken["hostPort"]
+                protocols = {one.get("protocol", "TCP") for one in (it, taken)}
+                addresses = {one.get("hostIP", "0.0.0.0") for one in (it, taken)}
+                if same and len(protocols) == 1 and (len(addresses) == 1 or "0.0.0.0" in addresses):
+                    return False
     return True
 
 

@@ -105,6 +105,16 @@ def sidecars() -> Raw:
     return made
 
 
+def port(number: int = 8443, **more: str) -> Raw:
+    return {"ports": [{"containerPort": number, "hostPort": number, **more}]}
+
+
+def in_init(ports: Raw, **more: str) -> Raw:
+    made = on("n1")
+    made["spec"]["initContainers"] = [{"name": "init", "image": "x", **ports, **more}]
+    return made
+
+
 def whole(cpu: str) -> Raw:
     made = pod(requests={"cpu": "100m"})
     made["spec"]["resources"] = {"requests": {"cpu": cpu}}
@@ -188,6 +198,42 @@ ROWS = (
         cause=Cause.AMOUNT,
     ),
     row("full-of-pods", None, node(amounts={"pods": "1"}), pods=[on("n1")], cause=Cause.AMOUNT),
+    row("port-taken", pod(**port()), pods=[on("n1", **port())], cause=Cause.PORT),
+    row("port-taken-elsewhere", pod(**port()), node(), node("n2"), pods=[on("n2", **port())]),
+    row("another-port-taken", pod(**port()), pods=[on("n1", **port(8444))]),
+    row("port-of-another-protocol", pod(**port()), pods=[on("n1", **port(protocol="UDP"))]),
+    row(
+        "port-on-another-address",
+        pod(**port(hostIP="10.0.0.1")),
+        pods=[on("n1", **port(hostIP="10.0.0.2"))],
+    ),
+    row(
+        "port-on-the-same-address",
+        pod(**port(hostIP="10.0.0.1")),
+        pods=[on("n1", **port(hostIP="10.0.0.1"))],
+        cause=Cause.PORT,
+    ),
+    row(
+        "port-on-every-address",
+        pod(**port(hostIP="10.0.0.1")),
+        pods=[on("n1", **port())],
+        cause=Cause.PORT,
+    ),
+    row(
+        "port-wanted-on-every-address",
+        pod(**port()),
+        pods=[on("n1", **port(hostIP="10.0.0.1"))],
+        cause=Cause.PORT,
+    ),
+    row("port-of-one-that-ended", pod(**port()), pods=[on("n1", phase="Failed", **port())]),
+    row("port-of-the-pod-alone", pod(ports=[{"containerPort": 8443}]), pods=[on("n1", **port())]),
+    row("port-of-an-init-container", pod(**port()), pods=[in_init(port())]),
+    row(
+        "port-of-a-sidecar",
+        pod(**port()),
+        pods=[in_init(port(), restartPolicy="Always")],
+        cause=Cause.PORT,
+    ),
     row(
         "apart-here",
         pod(apart=[APART_X]),

@@ -103,6 +103,15 @@ def machines(draw: st.DrawFn, name: str) -> dict[str, Any]:
     )
 
 
+PORTS = [
+    {"containerPort": 1, "hostPort": 1},
+    {"containerPort": 1, "hostPort": 1, "hostIP": "10.0.0.1"},
+    {"containerPort": 1, "hostPort": 1, "hostIP": "10.0.0.2", "protocol": "TCP"},
+    {"containerPort": 1, "hostPort": 1, "protocol": "UDP"},
+    {"containerPort": 1},
+]
+
+
 @st.composite
 def launchers(draw: st.DrawFn, name: str, *, placed: bool) -> dict[str, Any]:
     where = draw(st.integers(0, 3)) if placed else 0
@@ -133,9 +142,12 @@ def launchers(draw: st.DrawFn, name: str, *, placed: bool) -> dict[str, Any]:
             {
                 "resources": {"requests": {"cpu": draw(some(["1", "2"]))}},
                 **({"restartPolicy": "Always"} if draw(st.booleans()) else {}),
+                "ports": draw(few(some(PORTS), 1)),
             }
             for _ in range(draw(st.integers(1, 2)))
         ]
+    if draw(st.integers(0, 2)) == 0:
+        spec["containers"][0]["ports"] = draw(few(some(PORTS)))
     if draw(st.integers(0, 5)) == 0:
         spec["overhead"] = {"cpu": "500m"}
     return made

@@ -9,7 +9,7 @@ from gpu.objects import kubevirt, nodes, pod_needs, pods
 from gpu.objects.classes import Toleration
 from gpu.objects.kubevirt import Device
 from gpu.objects.meta import OwnerRef
-from gpu.objects.pod_needs import Needs, NodeTerm, PodTerm, Requirement
+from gpu.objects.pod_needs import HostPort, Needs, NodeTerm, PodTerm, Requirement
 from gpu.objects.pods import Scheduled
 from tests.builders import H100, START, a_pod, a_vmi
 from tests.starting import (
@@ -122,6 +122,16 @@ def test_a_launcher_shows_what_became_of_it():
     assert (pod.scheduled.since - START).total_seconds() == 5
     assert a_pod().scheduled is None
     assert pod.requests == {H100: 2}
+
+
+def test_a_launcher_shows_the_ports_of_the_node_that_it_takes():
+    raw = raw_launcher(ports=[{"containerPort": 1}, {"containerPort": 2, "hostPort": 2}])
+    side = {"containerPort": 3, "hostPort": 3, "hostIP": "10.0.0.1", "protocol": "UDP"}
+    raw["spec"]["initContainers"] = [{"restartPolicy": "Always", "ports": [side]}, {"ports": [side]}]
+    assert set(pods.decode(raw).needs.ports) == {
+        HostPort(port=2, protocol="TCP", address="0.0.0.0"),
+        HostPort(port=3, protocol="UDP", address="10.0.0.1"),
+    }
 
 
 def test_what_the_scheduler_says_anew_of_a_waiting_pod_is_no_change_of_it():
