@@ -207,24 +207,49 @@ def test_an_order_that_a_vm_names_could_be_had_alone():
 
 
 def naive_walk(objects):
-    """Each order, the claims that count against it at its turn, and the node a naive pass gives it."""
+    """Each order, the claims that count against it at its turn, and the node a naive pass gives it.
+
+    One whose VM holds other claims already takes its turn and is not told: it can only join them.
+    """
     claims = list(objects["claims"])
     waiting = [c for c in claims if c.phase is Phase.PENDING and not c.meta.deleting]
     for order in sorted(waiting, key=lambda item: item.age):
-        if order.attached_to is not None:
-            continue
         counted = [
             c
             for c in claims
             if c.phase is not Phase.PENDING or c.meta.deleting or c.age < order.age
         ]
         node = oracles.verdict(objects, counted, order, TENANTS)
-        yield order, counted, node
+        homes = nodes_of_mates(claims, order)
+        if not homes:
+            yield order, counted, node
+        elif node is not None:
+            node = home_with_room(objects, counted, order, homes)
         if node is not None:
             claims = [
                 replace(c, phase=Phase.BOUND, node=node) if c.key == order.key else c
                 for c in claims
             ]
+
+
+def nodes_of_mates(claims, order):
+    """Where claims of the order's VM are held; no VM of these clusters is known to use nothing."""
+    return {
+        claim.node
+        for claim in claims
+        if claim.phase is Phase.BOUND
+        and not claim.meta.deleting
+        and order.attached_to is not None
+        and claim.attached_to is not None
+        and oracles.holder_of(claim) == oracles.holder_of(order)
+    }
+
+
+def home_with_room(objects, counted, order, homes):
+    """The node of a VM's claims when that is one, and takes one more of them."""
+    offer = next(item for item in objects["classes"] if item.name == order.class_name)
+    takes = {name for _, name in oracles.nodes_for(objects, counted, offer, order.count)}
+    return min(homes) if len(homes) == 1 and homes <= takes else None
 
 
 def without_lost(objects):
@@ -316,10 +341,28 @@ def test_a_larger_budget_of_ones_own_is_named_to_the_unit(held, hard, above):
             assert (oracles.verdict(fixed, counted, order, TENANTS) is not None) is enough
 
 
+def test_an_order_that_a_started_vm_waits_for_takes_its_turn_too():
+    objects = {
+        "classes": [a_class()],
+        "nodes": [a_node(units=6)],
+        "claims": [
+            a_claim("alone", count=3),
+            a_claim("started", count=3, vm="vm1"),
+            a_claim("young", at=1),
+        ],
+        **{name: [] for name in ("pods", "vmis", "inventory", "namespaces", "releases")},
+    }
+    assert of(a_snapshot(**objects), "young").remedies == (room(1),)
+    each_remedy_is_just_enough(objects)
+
+
 @quick
 @given(strategies.clusters())
 def test_a_remedy_lets_the_order_in_and_one_unit_less_of_it_does_not(objects):
-    objects = without_lost(objects)
+    each_remedy_is_just_enough(without_lost(objects))
+
+
+def each_remedy_is_just_enough(objects):
     snapshot = a_snapshot(**objects)
     for order, counted, _ in naive_walk(objects):
         for remedy in explain.explain(snapshot, order.key).remedies:

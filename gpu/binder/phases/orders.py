@@ -1,8 +1,8 @@
 """Bind new orders, oldest first: the fullest node with room, budget and entitlement asked again.
 
 An order that cannot be met stays Pending and says why, and the younger ones are judged behind it.
-Template claims and claims attached to a VM are placed with their VM, never here. An order that a VM
-names is bound beside that VM's other claims, or together with them.
+Template claims are placed with their VM, never here. An order that a VM names, or was started with, is
+bound beside that VM's other claims, or together with them.
 """
 
 from collections.abc import Iterable, Iterator
