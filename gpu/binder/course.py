@@ -11,8 +11,10 @@ from gpu.binder.changes import Change, ClaimStatus, SetId
 from gpu.binder.checking import Checker
 from gpu.binder.phase import Phase, Scene
 from gpu.binder.start_changes import CreateClaim, Pin
+from gpu.model import booking
 from gpu.model.ground import Ground
 from gpu.model.invariants import Violation
+from gpu.units import TenantName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +112,8 @@ class Course:
                     draft.drop(change.claim)
                 case Pin(node=node) if node is not None:
                     draft.seat(change.pod, node, change.vmi, -1)
+                    tenant = TenantName(change.vmi.namespace)
+                    booking.charge_raw(draft.ledger, tenant, change.raw, -1)
                 case _:
                     if isinstance(change, ClaimStatus):
                         draft.put(change.claim)

@@ -3,7 +3,8 @@
 Between the two its claims are placed like any others. Part of `changes`.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from gpu.binder.confirms import Confirm
@@ -11,7 +12,7 @@ from gpu.model.gate_reasons import GateReason
 from gpu.objects.claims import GPUClaim
 from gpu.objects.meta import ObjectKey
 from gpu.objects.pods import Pod
-from gpu.units import NodeName
+from gpu.units import NodeName, ResourceName, Units
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +33,8 @@ class Pin:
     node: NodeName | None
     """None: nothing is held for it, and the scheduler may place it anywhere."""
     set_id: str
+    raw: Mapping[ResourceName, Units] = field(default_factory=dict)
+    """What it asks for beyond all its claims: budgets count it from now on."""
     confirm: tuple[Confirm, ...] = ()
 
 

@@ -121,6 +121,16 @@ def charge(book: Ledger, claims: Iterable[GPUClaim], classes: Classes, sign: int
             book.charge(tenant, key, units)
 
 
+def charge_raw(
+    book: Ledger, tenant: TenantName, raw: Mapping[ResourceName, Units], sign: int
+) -> None:
+    """Add to a tenant's budgets what a launcher that is let through asks for beyond claims, or take it back."""
+    book.more |= bool(raw)
+    for resource, units in raw.items():
+        for key in (QuotaKey(resource), _TOTAL):
+            book.charge(tenant, key, sign * units)
+
+
 def _seen(inventory: GPUNode | None) -> dict[ResourceName, int]:
     seen: dict[ResourceName, int] = {}
     for device in inventory.devices if inventory else ():

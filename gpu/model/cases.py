@@ -31,7 +31,7 @@ class Case:
     unentitled: tuple[Refusal, ...]
     """The same, told after them."""
     budgets: tuple[QuotaKey, ...]
-    """The keys it counts under of which a budget may refuse it: no other ever does in this draft."""
+    """The keys it counts under of which a budget may refuse it: no other does, whatever orders are bound."""
     _seen: tuple[int, NodeName | None] | None = field(default=None, repr=False)
     """What the room below was found by: touched nodes of the resource, and the one kept."""
     _node: NodeName | None = None

@@ -43,6 +43,8 @@ class Ledger:
     """Every node whose room changed, in order, for indexes that follow."""
     withheld: list[tuple[NodeName, ResourceName, int]] = field(default_factory=list)
     """Free units kept back by `withhold` until `hand_out`."""
+    more: bool = False
+    """Something is charged that no stored claim or pod accounts for: what a draft has made itself."""
     _journal: list[_Undo] = field(default_factory=list)
     _depth: int = 0
 

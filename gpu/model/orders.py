@@ -16,7 +16,7 @@ from gpu.model.refusals import Refusal
 from gpu.model.snapshot import Age, Draft, Snapshot, View
 from gpu.objects.claims import GPUClaim, Phase
 from gpu.objects.classes import GPUClass
-from gpu.units import ZERO, ClassName, NodeName, TenantName, Units
+from gpu.units import ZERO, ClassName, NodeName, QuotaKey, TenantName, Units
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,9 +102,9 @@ def judge(draft: Draft, order: Order) -> Accepted | Reasons:
     if case is None:
         return (*cases.no_tenant(order.tenant), refusals.NoSuchClass(order.class_name))
     over: Reasons = ()
-    if case.budgets:
+    if asked := _asked(draft, order, case):
         draft.count_older(order.age)
-        over = budgets.over(draft.ledger, order.tenant, case.budgets, case.wanted)
+        over = budgets.over(draft.ledger, order.tenant, asked, case.wanted)
     if order.mates and case.wanted:
         return _judge_beside(draft, order, case, over)
     node = case.node(draft)
@@ -115,6 +115,13 @@ def judge(draft: Draft, order: Order) -> Accepted | Reasons:
         return found
     last = len(found) - len(case.unentitled)
     return (*found[:last], *over, *found[last:])
+
+
+def _asked(draft: Draft, order: Order, case: Case) -> tuple[QuotaKey, ...]:
+    """Return the keys whose budgets may refuse an order: all of them once starts have used some up."""
+    if draft.ledger.more and case.wanted:
+        return draft.snapshot.quota_keys(order.class_name)
+    return case.budgets
 
 
 def most(view: View, tenant: TenantName, name: ClassName) -> Units:

@@ -184,6 +184,7 @@ class Draft(Indexed):
     def add(self, claim: GPUClaim) -> None:
         """Have the draft show a Pending claim that is still to be created."""
         self._show(claim.key, claim)
+        self.ledger.more = True
         self.ledger.on_undo(lambda: self._hide(claim.key))
 
     def drop(self, claim: GPUClaim) -> None:

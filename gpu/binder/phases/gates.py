@@ -15,7 +15,17 @@ from gpu.binder.confirms import ClaimsHeld, Confirm
 from gpu.binder.phase import Scene, Waits
 from gpu.binder.start_changes import CreateClaim, ExplainGated, Pin
 from gpu.config import RawPlacement
-from gpu.model import cases, coverage, fit, reach, refusals, seats, starts, template_units
+from gpu.model import (
+    booking,
+    cases,
+    coverage,
+    fit,
+    reach,
+    refusals,
+    seats,
+    starts,
+    template_units,
+)
 from gpu.model.ahead import Ahead
 from gpu.model.fit import Facts
 from gpu.model.gate_reasons import GateReason, NodesRefused, StartsFail
@@ -186,6 +196,7 @@ def _seated(gate: _Gate, start: Start, node: NodeName, where: Reach) -> Iterator
         hold = _Hold(claim=claim, node=node, attachment=noted, relied=relied)
         yield from _held(scene, hold, start.set_id)
     draft.seat(start.pod, node, start.key)
+    booking.charge_raw(draft.ledger, start.tenant, start.raw, +1)
     gate.facts.pin(start.pod, node)
     yield _pin(start, node, tuple(claim.meta.name for claim in used))
 
@@ -271,6 +282,7 @@ def _pin(start: Start, node: NodeName | None, used: tuple[str, ...] = ()) -> Pin
         pod=pod,
         node=node,
         set_id=start.set_id,
+        raw=start.raw if node else {},
         confirm=(held,) if used else (),
     )
 

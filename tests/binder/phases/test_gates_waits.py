@@ -7,7 +7,7 @@ import pytest
 from gpu.binder.changes import Attach, DeleteClaim, How, Place
 from gpu.binder.checking import Checker
 from gpu.binder.confirms import ClaimsHeld
-from gpu.binder.phases import gates
+from gpu.binder.phases import gates, orders
 from gpu.binder.start_changes import CreateClaim, ExplainGated, Pin
 from gpu.config import Config, RawPlacement
 from gpu.settings import RawNames, Settings
@@ -259,6 +259,25 @@ def test_two_raw_launchers_do_not_share_units():
     }
     found = scene(both, nodes=[raws.a_node(units=3)], raw_names=RawNames.ALLOWED)
     assert [it.vmi.name for it in decided(found)] == ["vm"]
+
+
+def test_two_raw_launchers_do_not_share_a_budget():
+    both = {
+        "vmis": [a_vmi("vm"), a_vmi("two", at=1)],
+        "pods": [a_launcher("vm", units=2), a_launcher("two", units=2)],
+    }
+    found = scene(both, releases=[raws.a_release(total=3)], raw_names=RawNames.ALLOWED)
+    assert [it.vmi.name for it in decided(found)] == ["vm"]
+
+
+@pytest.mark.parametrize("start", [UNITS, RAW], ids=["template units", "raw"])
+def test_an_order_is_judged_behind_the_starts_of_the_same_pass(start):
+    """The budget has room for either, so nobody asks for it unless what the start takes is counted."""
+    claim = raws.a_claim("order", at=9)
+    more = {"releases": [raws.a_release(total=2)], "raw_names": RawNames.ALLOWED}
+    found = scene(start, claim, **more)
+    assert any(isinstance(change, Pin) for change in decided(found))
+    assert not [it for it in orders.changes_of(found) if isinstance(it, Place)]
 
 
 def test_the_scheduler_places_raw_launchers_where_it_is_told_to():
