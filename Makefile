@@ -9,7 +9,7 @@ PYTHON ?= python3
 T ?= tests
 # Port of kube-apiserver for `demo`; a free one when empty.
 PORT ?=
-# More words for `bench`, `soak` and `accept`.
+# More words for `bench`, `bench-vm`, `soak` and `accept`.
 ARGS ?=
 # Steps of `soak`: events of the simulated world and passes.
 STEPS ?= 20000
@@ -88,6 +88,10 @@ full: build-binaries ## All tests, sampled ones whole (docs/testing.md)
 .PHONY: bench
 bench: build-binaries ## Figures on a real control plane, with their spread; ARGS=--help for choices
 	@$(BIN)/python -m bench $(ARGS)
+
+.PHONY: bench-vm
+bench-vm: build-binaries ## Figures of starts of VMs on the real KubeVirt, beside what it takes alone; ARGS=--help
+	@$(BIN)/python -m bench vm $(ARGS)
 
 .PHONY: soak
 soak: $(READY) ## The binder on simulated clusters under faults; STEPS=20000 ARGS=--help

@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from bench import figures, report, scenarios
+from bench import figures, report, scenarios, vm_scenarios
+from bench.scale import Scale
 from devcluster import errors
 
 
@@ -20,15 +21,18 @@ class Output(StrEnum):
     JSON = "json"
 
 
-_SCALE = scenarios.Scale()
+_SCALE = Scale()
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 
 @app.command()
-def main(
+def main(  # noqa: PLR0913 -- each is an option of the command line
     parts: Annotated[
         list[str] | None,
-        typer.Argument(help=f"{', '.join(scenarios.PARTS)}; all when none is named."),
+        typer.Argument(
+            help=f"{', '.join(scenarios.PARTS)}; all of these when none is named. "
+            f"{', '.join(vm_scenarios.PARTS)}: the last is all others of VMs."
+        ),
     ] = None,
     *,
     output: Annotated[Output, typer.Option("-o", "--output", help="table or json.")] = Output.TABLE,
@@ -45,14 +49,29 @@ def main(
     held: Annotated[
         int, typer.Option(min=100, max=12_000, help="Claims of the full house.")
     ] = _SCALE.held,
+    lives: Annotated[
+        int, typer.Option(min=1, max=1000, help="VMs of each kind one by one, a round.")
+    ] = _SCALE.lives,
+    starts: Annotated[
+        int, typer.Option(min=2, max=380, help="VMs started at once.")
+    ] = _SCALE.starts,
     limit: Annotated[float, typer.Option(min=10, help="Seconds after which it gives up.")] = 1200,
 ) -> None:
     """Measure the product on a control plane of its own; figures only compare within one run."""
     chosen = parts or list(scenarios.PARTS)
-    unknown = sorted(set(chosen) - set(scenarios.PARTS))
+    unknown = sorted(set(chosen) - set(scenarios.ALL_PARTS))
     if unknown:
-        raise typer.BadParameter(f"{', '.join(unknown)}: choose from {', '.join(scenarios.PARTS)}")
-    scale = scenarios.Scale(rounds=rounds, orders=orders, singles=singles, reads=reads, held=held)
+        known = ", ".join(scenarios.ALL_PARTS)
+        raise typer.BadParameter(f"{', '.join(unknown)}: choose from {known}")
+    scale = Scale(
+        rounds=rounds,
+        orders=orders,
+        singles=singles,
+        reads=reads,
+        held=held,
+        lives=lives,
+        starts=starts,
+    )
     try:
         run = asyncio.run(_measure(scale, chosen, limit))
     except errors.DevclusterError as error:
@@ -64,7 +83,7 @@ def main(
         report.print_table(run, Console(width=None if sys.stdout.isatty() else 150))
 
 
-async def _measure(scale: scenarios.Scale, parts: list[str], limit: float) -> figures.Run:
+async def _measure(scale: Scale, parts: list[str], limit: float) -> figures.Run:
     def say(line: str) -> None:
         sys.stderr.write(f"bench: {line}\n")
 

@@ -35,6 +35,11 @@ async def add(admin: client.Client) -> None:
     nodes = (simulator.Simulated(name=node_name(i), resources=resources) for i in range(NODES))
     await in_flight(_WIDTH, (functools.partial(made.add, node) for node in nodes))
     await made.add(simulator.Simulated(name="bench-tight", resources={TIGHT_RESOURCE: TIGHT_UNITS}))
+    await add_classes(admin)
+
+
+async def add_classes(admin: client.Client) -> None:
+    """Offer the class with room and the tight one."""
     for name, resource in ((CLASS, RESOURCE), (TIGHT_CLASS, TIGHT_RESOURCE)):
         spec = {
             "mode": "passthrough",

@@ -20,10 +20,12 @@ from bench import (
     reads,
     scrape,
     stats,
+    vm_scenarios,
     waiting,
 )
 from bench.figures import Collected, Goal, Run, Sense, Take
 from bench.orders import Burst
+from bench.scale import Scale
 from bench.stage import Stage, stage
 from devcluster import components
 from gpu.objects import kinds
@@ -39,18 +41,6 @@ LAG_GOAL: Final = Goal(take=Take.MIDDLE, sense=Sense.AT_MOST, value=20)
 REUSE_GOAL: Final = Goal(take=Take.P99, sense=Sense.AT_MOST, value=1000)
 WRITES_A_CLAIM: Final = 2
 """Placement and usage record (docs/binding.md); its finalizer comes with its own create."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scale:
-    """How much is measured."""
-
-    rounds: int = 3
-    orders: int = 500
-    singles: int = 100
-    reads: int = 100
-    changes: int = 20
-    held: int = 10_000
 
 
 @dataclass(slots=True, kw_only=True)
@@ -73,7 +63,7 @@ class Bench:
             self.got.add("bare status writes", "1/s", [writes], note=_BARE)
             self.say(f"round {number} of {self.scale.rounds}: orders one by one, reads")
             singles = await orders.one_by_one(self.stage, self.scale.singles)
-            self.got.add("order to Bound, idle", "ms", _ms(singles), goal=BOUND_GOAL)
+            self.got.add("order to Bound, idle", "ms", stats.ms(singles), goal=BOUND_GOAL)
             self._reads("idle", await reads.timed(self.stage, self.scale.reads), None)
             self.say(f"round {number} of {self.scale.rounds}: {self.scale.orders} orders at once")
             await self._at_once(writes)
@@ -142,7 +132,7 @@ class Bench:
         await self.stage.product.available()
         house = await passes.measure(self.stage, self.scale.held)
         self._lag(f"event-loop lag p99, {among}", house.lag_p99, LAG_GOAL)
-        self.got.add(f"order to Bound, {among}", "ms", _ms(house.bound_in))
+        self.got.add(f"order to Bound, {among}", "ms", stats.ms(house.bound_in))
         self._reads(f"the first of each, {among}", house.first_lists, None)
         self._reads(among, house.lists, LIST_GOAL)
         self.say("orders judged in the full house")
@@ -151,7 +141,7 @@ class Bench:
         self.say("quotas of new tenants in the full house")
         self._admission(among, await admission.quotas(self.stage, self.scale.singles))
         for phase, seconds in house.pass_seconds.items():
-            self.got.add(f"phase {phase}, {among}", "ms", _ms([seconds]), note=_MEAN)
+            self.got.add(f"phase {phase}, {among}", "ms", stats.ms([seconds]), note=_MEAN)
         self._memory(among)
 
     async def waiting(self) -> None:
@@ -195,7 +185,9 @@ class Bench:
             self.got.add(f"claims Bound for each pod of {_DEFAULTS}", "%", [share], goal=LEAST_GOAL)
         self.say("units given back one by one")
         took = await waiting.reuse(self.stage, held, self.scale.singles)
-        self.got.add(f"release of a unit to its reuse, {among}", "ms", _ms(took), goal=REUSE_GOAL)
+        self.got.add(
+            f"release of a unit to its reuse, {among}", "ms", stats.ms(took), goal=REUSE_GOAL
+        )
         self._memory(among)
         await waiting.clear(self.stage)
 
@@ -205,10 +197,12 @@ class Bench:
             self.say(f"round {number + 1} of {self.scale.rounds}: settings to policies")
             count = self.scale.changes
             took = await policies.new_classes(self.stage, count, first=number * (count + 1))
-            self.got.add("class made to its raw name refused", "ms", _ms(took), note=_NEW_CLASS)
+            self.got.add(
+                "class made to its raw name refused", "ms", stats.ms(took), note=_NEW_CLASS
+            )
             for wanted, seconds in (await policies.raw_names(self.stage, count)).items():
                 name = f"settings written to raw names {wanted.value}"
-                self.got.add(name, "ms", _ms(seconds), note=_IN_FORCE)
+                self.got.add(name, "ms", stats.ms(seconds), note=_IN_FORCE)
 
     async def _at_once(self, writes: float) -> None:
         before = await self.stage.claim_writes()
@@ -221,7 +215,7 @@ class Bench:
                 done.set()
         after = await self.stage.claim_writes()
         self._reads("during the burst", reading.result(), LIST_GOAL)
-        self.got.add("order to Bound, orders at once", "ms", _ms(burst.latencies))
+        self.got.add("order to Bound, orders at once", "ms", stats.ms(burst.latencies))
         # The burst makes its claims too: a third write each.
         self._rates("orders at once", burst, writes / (WRITES_A_CLAIM + 1))
         # A metadata patch that is not in the burst itself: the claims are given back before we count.
@@ -245,18 +239,18 @@ class Bench:
             self.got.add(f"phase {phase}, {name}", "s", [seconds], note=_PHASES)
         self.got.add(f"passes, {name}", "", [burst.passes])
         self.got.add(
-            f"a patch as the product saw it, {name}", "ms", _ms([burst.patch]), note=_PATCH
+            f"a patch as the product saw it, {name}", "ms", stats.ms([burst.patch]), note=_PATCH
         )
 
     def _reads(self, when: str, took: Mapping[str, Sequence[float]], goal: Goal | None) -> None:
         for name, seconds in took.items():
             judged = goal if name.startswith("LIST") else None
-            self.got.add(f"{name}, {when}", "ms", _ms(seconds), goal=judged)
+            self.got.add(f"{name}, {when}", "ms", stats.ms(seconds), goal=judged)
 
     def _admission(self, when: str, took: Mapping[str, Sequence[float]]) -> None:
         for name, seconds in took.items():
             judged = JUDGED_GOAL if name == admission.TAKEN else None
-            self.got.add(f"{name}, {when}", "ms", _ms(seconds), goal=judged)
+            self.got.add(f"{name}, {when}", "ms", stats.ms(seconds), goal=judged)
 
     async def _crowded(self, among: str) -> None:
         """Orders many at a time: as their sender sees it, and our own share of that."""
@@ -273,14 +267,14 @@ class Bench:
                 self.got.add(
                     f"the same as the webhook answered it, {name}, {among}",
                     "ms",
-                    _ms([bound]),
+                    stats.ms([bound]),
                     goal=goal and replace(goal, take=Take.MIDDLE),
                     note=_LAG,
                 )
 
     def _lag(self, name: str, seconds: float | None, goal: Goal | None) -> None:
         if seconds is not None:
-            self.got.add(name, "ms", _ms([seconds]), goal=goal, note=_LAG)
+            self.got.add(name, "ms", stats.ms([seconds]), goal=goal, note=_LAG)
 
     def _memory(self, when: str) -> None:
         pid = self.stage.process.pid
@@ -294,21 +288,24 @@ async def run(scale: Scale, say: Say, parts: Sequence[str]) -> Run:
         model.measure(scale.rounds, say, got)
     if "lag" in parts:
         await lag.measure(scale.rounds, scale.held, say, got)
-    on_plane = [part for part in parts if part not in ALONE]
-    if not on_plane:
-        return Run(_machine(), got.figures())
-    say("control plane, product, catalogue")
-    async with stage() as made:
-        say(f"ready; logs lie in {made.cp.directory}, kept if anything fails")
-        bench = Bench(stage=made, scale=scale, say=say, got=got, remarks=[])
-        for part in on_plane:
-            await getattr(bench, part)()
-        return Run(_machine(), bench.got.figures(), tuple(bench.remarks))
+    remarks: list[str] = []
+    on_plane = [part for part in PARTS if part in parts and part not in ALONE]
+    if on_plane:
+        say("control plane, product, catalogue")
+        async with stage() as made:
+            say(f"ready; logs lie in {made.cp.directory}, kept if anything fails")
+            bench = Bench(stage=made, scale=scale, say=say, got=got, remarks=remarks)
+            for part in on_plane:
+                await getattr(bench, part)()
+    await vm_scenarios.measure(scale, say, got, remarks, parts)
+    return Run(_machine(), got.figures(), tuple(remarks))
 
 
 ALONE: Final = ("model", "lag")
 """Parts that need no control plane."""
 PARTS: Final = (*ALONE, "orders", "scheduler", "policies", "waiting", "passes")
+"""What is measured when nobody names parts."""
+ALL_PARTS: Final = (*PARTS, *vm_scenarios.PARTS)
 
 _NEW_CLASS: Final = (
     "watch, pass, settings written, policies: from the POST to the first pod refused"
@@ -339,10 +336,6 @@ _RATES: Final = {
     "and count as a third write",
     "orders waiting": "from waking the product to last seen Bound: nobody but the binder writes",
 }
-
-
-def _ms(seconds: Sequence[float]) -> list[float]:
-    return [1000 * value for value in seconds]
 
 
 def _machine() -> str:

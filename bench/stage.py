@@ -117,13 +117,21 @@ async def stage() -> AsyncIterator[Stage]:
     async with (
         control_plane.control_plane() as cp,
         product.running(cp) as running,
-        cp.admin() as api,
-        client.Client(
-            credentials.fixed(running.replicas[product.FIRST].url, tls=_tls(cp))
-        ) as direct,
+        on(cp, running) as made,
     ):
-        await catalogue.add(api)
-        await bare.install_copy(api)
+        await catalogue.add(made.api)
+        await bare.install_copy(made.api)
+        yield made
+
+
+@contextlib.asynccontextmanager
+async def on(cp: plane.ControlPlane, running: product.Product) -> AsyncIterator[Stage]:
+    """Log in to a plane and the product on it for the length of the block."""
+    url = running.replicas[product.FIRST].url
+    async with (
+        cp.admin() as api,
+        client.Client(credentials.fixed(url, tls=_tls(cp))) as direct,
+    ):
         yield Stage(
             cp=cp,
             product=running,

@@ -31,6 +31,11 @@ class Spread:
         )
 
 
+def ms(seconds: Sequence[float]) -> list[float]:
+    """Return seconds as milliseconds."""
+    return [1000 * value for value in seconds]
+
+
 def percentile(values: Sequence[float], share: float) -> float:
     """Return the smallest value that at least `share` (0 < share <= 1) of the values do not exceed."""
     if not values or not 0 < share <= 1:

@@ -9,6 +9,8 @@ from gpu.cluster import client, errors
 from gpu.objects.kinds import Kind
 
 Wanted = Callable[[dict[str, Any]], bool]
+Tell = Callable[[str, dict[str, Any], float], None]
+"""Is told how an object changed, the object, and the loop's time; BOOKMARK objects too."""
 
 
 class Sightings:
@@ -53,18 +55,30 @@ async def watching(
 ) -> AsyncIterator[Sightings]:
     """Watch a namespace for the length of the block, from now on."""
     seen = Sightings()
+
+    def tell(change: str, found: dict[str, Any], at: float) -> None:
+        if change in {"ADDED", "MODIFIED"} and wanted(found):
+            seen.see(found["metadata"]["name"], at)
+
+    async with following(api, kind, namespace, tell):
+        yield seen
+
+
+@contextlib.asynccontextmanager
+async def following(
+    api: client.Client, kind: Kind, namespace: str, tell: Tell
+) -> AsyncIterator[None]:
+    """Be told each change in a namespace for the length of the block, from now on."""
     version = (await api.list(kind, namespace, limit=1)).resource_version
     async with asyncio.TaskGroup() as group:
-        task = group.create_task(_follow(api, (kind, namespace, version), wanted, seen))
+        task = group.create_task(_follow(api, (kind, namespace, version), tell))
         try:
-            yield seen
+            yield
         finally:
             task.cancel()
 
 
-async def _follow(
-    api: client.Client, where: tuple[Kind, str, str], wanted: Wanted, seen: Sightings
-) -> None:
+async def _follow(api: client.Client, where: tuple[Kind, str, str], tell: Tell) -> None:
     kind, namespace, version = where
     loop = asyncio.get_running_loop()
     while True:
@@ -72,10 +86,8 @@ async def _follow(
             stream = api.watch(kind, namespace, resource_version=version)
             async with contextlib.aclosing(stream) as events:
                 async for event in events:
-                    meta = event.object["metadata"]
-                    version = meta["resourceVersion"]
-                    if event.type in {"ADDED", "MODIFIED"} and wanted(event.object):
-                        seen.see(meta["name"], loop.time())
+                    version = event.object["metadata"]["resourceVersion"]
+                    tell(event.type, event.object, loop.time())
         except errors.Unreachable:
             await asyncio.sleep(0.1)
 

@@ -36,22 +36,28 @@ def body(
     labels: Mapping[str, str],
 ) -> dict[str, Any]:
     """Return a VM whose template names devices."""
+    return {
+        "metadata": {"name": name, "namespace": namespace, "labels": dict(labels)},
+        "spec": {
+            "runStrategy": _strategy(running=running),
+            # KubeVirt copies these labels to the instance and its launcher.
+            "template": {"metadata": {"labels": dict(labels)}, "spec": _guest(devices)},
+        },
+    }
+
+
+def instance(namespace: str, name: str, devices: Sequence[str]) -> dict[str, Any]:
+    """Return an instance that names devices, as KubeVirt would make it of such a VM."""
+    return {"metadata": {"name": name, "namespace": namespace}, "spec": _guest(devices)}
+
+
+def _guest(devices: Sequence[str]) -> dict[str, Any]:
     gpus = [
         {"name": f"gpu{number}", "deviceName": device}
         for number, device in enumerate(devices, start=1)
     ]
     domain = {"devices": {"gpus": gpus}, "memory": {"guest": "64Mi"}}
-    return {
-        "metadata": {"name": name, "namespace": namespace, "labels": dict(labels)},
-        "spec": {
-            "runStrategy": _strategy(running=running),
-            "template": {
-                # KubeVirt copies these to the instance and its launcher.
-                "metadata": {"labels": dict(labels)},
-                "spec": {"domain": domain, "terminationGracePeriodSeconds": 5},
-            },
-        },
-    }
+    return {"domain": domain, "terminationGracePeriodSeconds": 5}
 
 
 async def switch(person: client.Client, namespace: str, name: str, *, running: bool) -> None:

@@ -1,0 +1,173 @@
+"""What is measured of starts of VMs, beside what KubeVirt alone takes for the same in the same run."""
+
+import statistics
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from bench import orders, scrape, stats, vm_webhooks, vms
+from bench.figures import Collected, Goal, Sense, Take
+from bench.scale import Scale
+from bench.vm_stage import VMStage, vm_stage
+from bench.vms import Asks, Start, Step
+
+Say = Callable[[str], None]
+
+SHARE_GOAL: Final = Goal(take=Take.MIDDLE, sense=Sense.AT_MOST, value=20)
+ALONE: Final = "one by one"
+_WARM: Final = 2
+"""Starts of each kind before any is measured."""
+_SENT: Final = "VM sent"
+
+
+@dataclass(slots=True, kw_only=True)
+class VMBench:
+    """One run under way."""
+
+    stage: VMStage
+    scale: Scale
+    say: Say
+    got: Collected
+
+    async def idle(self) -> None:
+        """Start VMs one by one: without GPUs, by class, by held claim in turn; reuse a freed unit."""
+        held = await vms.hold(self.stage, 1)
+        await vms.one_by_one(self.stage, _WARM, held[0])
+        for number in range(self.scale.rounds):
+            self.say(f"round {number + 1} of {self.scale.rounds}: VMs one by one")
+            first = _WARM + number * self.scale.lives
+            found = await vms.one_by_one(self.stage, self.scale.lives, held[0], first)
+            self._starts(ALONE, found)
+        await vms.give_back(self.stage)
+        self.say("units given back one by one while VMs wait at the gate")
+        freed, whole = await vms.reuse(self.stage, self.scale.lives * self.scale.rounds)
+        self.got.add(_REUSED, "ms", stats.ms(freed), note=_WAITING)
+        self.got.add(f"{_REUSED}, from the DELETE of the VM", "ms", stats.ms(whole))
+
+    async def burst(self) -> None:
+        """Start many VMs at once: without GPUs, then half by class and half by held claim."""
+        count = self.scale.starts
+        when = f"{count} at once"
+        held = await vms.hold(self.stage, count // 2)
+        nothing = [(Asks.NOTHING, "")] * count
+        mixed = [
+            (Asks.CLAIM, held[number // 2]) if number % 2 else (Asks.UNIT, "")
+            for number in range(count)
+        ]
+        for number in range(self.scale.rounds):
+            self.say(f"round {number + 1} of {self.scale.rounds}: {count} VMs without GPUs")
+            plain = await self._rush(nothing, f"plain-{number}", f"{when}, {Asks.NOTHING}")
+            self.say(f"round {number + 1} of {self.scale.rounds}: {count} VMs with GPUs")
+            units = await self._rush(mixed, f"units-{number}", f"{when}, {_WITH}")
+            self._product(units, f"{when}, {_WITH}")
+            self._starts(when, {**plain.starts, **units.starts})
+            share = 100 * (1 - plain.seconds / units.seconds)
+            self.got.add(f"our share until the last runs, {when}", "%", [share], goal=SHARE_GOAL)
+        await vms.give_back(self.stage)
+
+    async def webhooks(self) -> None:
+        """Answers of both webhooks, many at a time, nothing stored."""
+        self.say("instances and launchers many at a time, dry run")
+        held = await vms.hold(self.stage, vm_webhooks.CROWD)
+        for asked in await vm_webhooks.crowded(self.stage, held, self.scale.orders):
+            self.got.add(asked.name, "ms", stats.ms(asked.seconds))
+            self._answered(f"the same as the webhook answered it, {asked.name}", asked.answered)
+        await vms.give_back(self.stage)
+
+    async def _rush(self, wanted: Sequence[tuple[Asks, str]], mark: str, what: str) -> vms.Rush:
+        found = await vms.at_once(self.stage, wanted, mark)
+        self.got.add(f"until the last runs, {what}", "s", [found.seconds])
+        for name, seconds in found.cpu.items():
+            self.got.add(f"CPU, {what}: {name}", "cores", [seconds / found.seconds])
+        return found
+
+    def _product(self, rush: vms.Rush, what: str) -> None:
+        """Note what the product did meanwhile, of its own metrics."""
+        phases = scrape.gained_by(orders.PASS, "phase", rush.before, rush.after)
+        for name, (_, seconds) in phases.items():
+            self.got.add(f"phase {name}, {what}", "s", [seconds], note=_PHASES)
+        passes = max((count for count, _ in phases.values()), default=0)
+        self.got.add(f"passes, {what}", "", [passes])
+        patches = scrape.gained_by(orders.CALLS, "verb", rush.before, rush.after)
+        for verb, (count, seconds) in patches.items():
+            name = f"a {verb} as the product saw it, {what}"
+            self.got.add(name, "ms", stats.ms([seconds / count]), note=_MEAN)
+        for webhook in ("vmis", "pods"):
+            gained = vm_webhooks.gained(webhook, rush.before, rush.after)
+            self._answered(f"webhook {webhook}, {what}", gained)
+
+    def _starts(self, when: str, found: Mapping[Asks, Sequence[Start]]) -> None:
+        """Note starts by what they asked for, and our share: what they take more than those without."""
+        plain = found[Asks.NOTHING]
+        for asks, starts in found.items():
+            self._steps(f"{asks}, {when}", starts)
+            if asks is Asks.NOTHING:
+                continue
+            share = share_of(plain, starts)
+            self.got.add(f"our share of a start, {asks}, {when}", "%", [share], goal=SHARE_GOAL)
+
+    def _steps(self, what: str, starts: Sequence[Start]) -> None:
+        """Note the whole of each start, then step by step."""
+        self._took("VM start to Running", what, starts, None, Step.RUNS)
+        path = [step for step in _PATH if step in starts[0].at]
+        if Step.LET in path:
+            self._took(f"{Step.CREATED} to {Step.LET}", what, starts, Step.CREATED, Step.LET)
+        for begin, end in zip([None, *path], path, strict=False):
+            self._took(f"  {begin or _SENT} to {end}", what, starts, begin, end)
+
+    def _took(
+        self, name: str, what: str, starts: Sequence[Start], begin: Step | None, end: Step
+    ) -> None:
+        took = [start.took(begin, end) for start in starts]
+        self.got.add(f"{name}, {what}", "ms", stats.ms(took))
+
+    def _answered(self, name: str, buckets: Mapping[float, float]) -> None:
+        for share, word in ((0.5, "p50"), (0.99, "p99")):
+            bound = stats.bucket_bound(buckets, share)
+            if bound is not None:
+                self.got.add(f"{name}, {word}", "ms", stats.ms([bound]), note=_BOUND)
+
+
+def share_of(plain: Sequence[Start], starts: Sequence[Start]) -> float:
+    """Return what part of a start KubeVirt alone would not have taken, of medians, in percent."""
+    alone, whole = (
+        statistics.median(one.took(None, Step.RUNS) for one in them) for them in (plain, starts)
+    )
+    return 100 * (1 - alone / whole)
+
+
+async def measure(
+    scale: Scale, say: Say, got: Collected, remarks: list[str], parts: Sequence[str]
+) -> None:
+    """Measure the named parts of VMBench on a plane of its own; none where none is named."""
+    wanted = [part for part in EACH if part in parts or ALL in parts]
+    if not wanted:
+        return
+    say("control plane, KubeVirt, product, simulated nodes")
+    async with vm_stage() as stage:
+        say(f"ready; logs lie in {stage.base.cp.directory}, kept if anything fails")
+        bench = VMBench(stage=stage, scale=scale, say=say, got=got)
+        for part in wanted:
+            await EACH[part](bench)
+    remarks.append(_SIMULATED)
+
+
+ALL: Final = "vm"
+EACH: Final[Mapping[str, Callable[[VMBench], Awaitable[None]]]] = {
+    "vm-idle": VMBench.idle,
+    "vm-burst": VMBench.burst,
+    "vm-webhooks": VMBench.webhooks,
+}
+PARTS: Final = (*EACH, ALL)
+
+_PATH: Final = (Step.CREATED, Step.LAUNCHER, Step.LET, Step.SCHEDULED, Step.RUNS)
+_WITH: Final = "half by class, half by held claim"
+_REUSED: Final = "launcher ended to its unit reused by a VM that waited"
+_WAITING: Final = "launcher seen ended to another seen pinned and ungated; up to so many wait"
+_BOUND: Final = "upper bound of the histogram bucket, from the product's own /metrics"
+_PHASES: Final = "deciding and writing of all passes of the burst together"
+_MEAN: Final = "mean over all of the burst, any kind of object"
+_SIMULATED: Final = (
+    "VMs: kubelet and virt-handler are simulated: containers run 0.1 s after their node took them and "
+    "the guest 0.05 s later, where a real guest takes seconds; so our share is the largest there can be"
+)
