@@ -1,6 +1,6 @@
-"""The API server of a soak: FakeCluster with the fence policy and the claim's CRD rules in force.
+"""The API server of a soak: FakeCluster with the policies of placement and pin and the claim's CRD rules.
 
-Also counts changes by kind, so that watches need not look at what did not change.
+Also gives objects their times, and counts changes by kind, so that watches need not look at what did not change.
 """
 
 from collections import Counter
@@ -13,7 +13,7 @@ from gpu.objects import claims, kinds
 from gpu.objects.kinds import Kind
 from gpu.objects.meta import ObjectKey
 from tests.fakes import merging, rules
-from tests.fakes.cluster import FakeCluster
+from tests.fakes.cluster import CREATED, FakeCluster
 
 Raw = dict[str, Any]
 PLACEMENT = ("phase", "nodeName", "boundAt", "term")
@@ -31,7 +31,9 @@ class Api(FakeCluster):
         self.decoded: dict[tuple[str, str], Any] = {}
         """Typed views by uid and version, which never change; for all watches."""
         self.fenced = 0
-        """Placements of an earlier term that were refused."""
+        """Placements and pins of an earlier term that were refused."""
+        self.now: Callable[[], str] = lambda: CREATED
+        """The time here, as objects carry it."""
 
     # The simulator's side: direct, in no time.
 
@@ -70,6 +72,10 @@ class Api(FakeCluster):
 
     def _store(self, kind: Kind, key: ObjectKey, made: Raw) -> Raw:
         self.counts[kind] += 1
+        for name in ("creationTimestamp", "deletionTimestamp"):
+            known = self._objects.get(kind, {}).get(key)
+            if made["metadata"].get(name) == CREATED and known is None:
+                made["metadata"][name] = self.now()
         stored = super()._store(kind, key, made)
         self._history.clear()
         return stored
@@ -78,28 +84,34 @@ class Api(FakeCluster):
         made = super()._next(kind, live, wanted, sub)
         if kind == kinds.GPU_CLAIMS:
             self._admit(live, made)
+        elif kind == kinds.PODS:
+            self._admit_pin(live, made)
         return made
+
+    def _admit_pin(self, old: Raw, new: Raw) -> None:
+        """Refuse a pin of an earlier term: it cannot be undone."""
+        if old["spec"].get("schedulingGates") == new["spec"].get("schedulingGates"):
+            return
+        term = int((new["metadata"].get("annotations") or {}).get(keys.TERM_ANNOTATION, 0))
+        self._fence(f"pod {new['metadata']['name']}", term)
 
     def _admit(self, old: Raw, new: Raw) -> None:
         before, after = old.get("status") or {}, new.get("status") or {}
         if all(before.get(field) == after.get(field) for field in PLACEMENT):
             return
         meta = new["metadata"]
-        binder = self.find(kinds.GPU_BINDERS, BINDER)
-        term = after.get("term", 0)
-        leading = ((binder or {}).get("status") or {}).get("term", 0)
-        if binder is None or term < leading:
-            self.fenced += 1
-            raise errors.from_status(
-                {
-                    "code": 422,
-                    "reason": "Invalid",
-                    "message": f"gpuclaim {meta['name']}: term {term}, {leading} places now",
-                }
-            )
+        self._fence(f"gpuclaim {meta['name']}", after.get("term", 0))
         if wrong := _illegal(before, after):
             self.illegal.append(f"{meta['namespace']}/{meta['name']}: {wrong}")
             raise errors.from_status({"code": 422, "reason": "Invalid", "message": wrong})
+
+    def _fence(self, what: str, term: int) -> None:
+        binder = self.find(kinds.GPU_BINDERS, BINDER)
+        leading = ((binder or {}).get("status") or {}).get("term", 0)
+        if binder is None or term < leading:
+            self.fenced += 1
+            message = f"{what}: term {term}, {leading} places now"
+            raise errors.from_status({"code": 422, "reason": "Invalid", "message": message})
 
 
 def _illegal(before: Raw, after: Raw) -> str:

@@ -7,9 +7,10 @@ from gpu.binder.report import PassReport
 from gpu.objects import kinds
 from gpu.ports import Outcome
 from soak import closely, events
+from soak import kubevirt as virt
 from soak.judge import Judge
 from soak.leading import Leaders
-from soak.site import Site
+from soak.site import Raw, Site
 
 BUILT: Final = frozenset(phase.name for phase in phases.PASS)
 STILL: Final = 12
@@ -112,6 +113,12 @@ def _moved(site: Site) -> tuple[int, ...]:
 
 def _is_under_way(site: Site) -> bool:
     return any(
-        "deletionTimestamp" in raw["metadata"] or raw["status"]["phase"] != "Running"
+        "deletionTimestamp" in raw["metadata"]
+        or (raw["status"]["phase"] != "Running" and not _is_gated(site, raw))
         for raw in site.api.all(kinds.VMIS)
     )
+
+
+def _is_gated(site: Site, vmi: Raw) -> bool:
+    pods = virt.pods_of(site, vmi)
+    return bool(pods) and all(pod["spec"].get("schedulingGates") for pod in pods)

@@ -25,10 +25,11 @@ def look(site: Site, judge: Judge, before: Stands, report: PassReport) -> list[s
     bound = {
         uid: stand
         for uid, stand in now.items()
-        if stand.phase == "Bound" and (uid in before and before[uid].phase == "Pending")
+        if stand.phase == "Bound" and (uid not in before or before[uid].phase == "Pending")
     }
     wrong = _over_budget(site, bound)
     wrong += _nodes(site, judge, bound)
+    wrong += _pins(site, judge)
     if not report.failed and not report.quarantined:
         wrong += _lost_first(site, judge, bound)
     return wrong + _guard(site, judge)
@@ -95,6 +96,26 @@ def _nodes(site: Site, judge: Judge, bound: Stands) -> list[str]:
                 f"booked twice: {stand.name} was bound to {stand.node}, which serves {serves} of "
                 f"{resource} now; {in_use[stand.node, resource]} are spoken for"
             )
+    return wrong
+
+
+def _pins(site: Site, judge: Judge) -> list[str]:
+    """Launchers were let through to nodes that take them, and fit into what those serve now."""
+    wrong = []
+    in_use = judge.in_use(judge.stands)
+    for seat in judge.launchers.fresh:
+        node = site.api.find(kinds.NODES, ObjectKey("", seat.node))
+        pod = next(it for it in site.api.all(kinds.PODS) if it["metadata"]["uid"] == seat.pod)
+        if node is None or not finish.takes(node, pod):
+            wrong.append(f"wrong node: {seat.name} was pinned to {seat.node}, which takes no pod")
+            continue
+        for resource in seat.units:
+            serves = int(node["status"]["allocatable"].get(resource, "0"))
+            if in_use[seat.node, resource] > serves:
+                wrong.append(
+                    f"booked twice: {seat.name} was pinned to {seat.node}, which serves {serves} "
+                    f"of {resource} now; {in_use[seat.node, resource]} are spoken for"
+                )
     return wrong
 
 

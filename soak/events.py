@@ -8,7 +8,7 @@ from gpu import keys
 from gpu.objects import kinds, kubevirt
 from gpu.objects.meta import ObjectKey
 from soak import kubevirt as virt
-from soak import machines
+from soak import machines, vms
 from soak.site import Raw, Site
 from tests.binder import raws
 from tests.fakes import rules
@@ -279,13 +279,13 @@ EVENTS: Final[dict[str, tuple[Event, float]]] = {
     "order": (order, 13),
     "delete claim": (delete_claim, 5),
     "change budget": (change_budget, 1),
-    "make VM": (virt.make_vm, 5),
-    "start VM": (virt.start, 9),
+    "make VM": (vms.make_vm, 8),
+    "start VM": (vms.start, 13),
     "delete VM": (delete_vm, 0.7),
     "stop VM": (stop_vm, 1.5),
     "guest ends": (guest_ends, 1),
     "VMI called failed": (vmi_called_failed, 0.7),
-    "controllers": (controllers, 14),
+    "controllers": (controllers, 22),
     "force delete": (force_delete, 0.8),
     "evict": (evict, 0.7),
     "cut off": (cut_off, 0.8),

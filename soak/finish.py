@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 from gpu import keys
 from gpu.objects import kinds
+from soak import launchers
 from soak.site import Raw, Site
 
 Place = tuple[str, str]
@@ -14,10 +15,14 @@ Place = tuple[str, str]
 def unbound(site: Site, in_use: Counter[Place]) -> list[str]:
     """Return orders that fit and are not Bound; none is judged while a Lost set waits."""
     claims = site.claims()
-    if any(_phase(claim) == "Lost" for claim in claims) or _is_cordoned(site):
+    if is_in_doubt(site):
         return []
     named = {name for vm in site.api.all(kinds.VMS) for name in named_by(vm)}
-    waiting = [it for it in claims if _phase(it) == "Pending" and not _is_deleted(it)]
+    waiting = [
+        it
+        for it in claims
+        if _phase(it) == "Pending" and not _is_deleted(it) and not launchers.is_template(it)
+    ]
     waiting.sort(key=lambda it: (it["metadata"]["creationTimestamp"], it["metadata"]["uid"]))
     older: list[Raw] = []
     wrong = []
@@ -35,11 +40,15 @@ def unbound(site: Site, in_use: Counter[Place]) -> list[str]:
 def named_by(vm: Raw) -> Iterator[str]:
     """Yield the claims a VM's template names: they are placed together."""
     for device in vm["spec"]["template"]["spec"]["domain"]["devices"]["gpus"]:
-        yield f"{vm['metadata']['namespace']}/{device['name']}"
+        domain, _, name = device["deviceName"].partition("/")
+        if domain.startswith("claim."):
+            yield f"{vm['metadata']['namespace']}/{name}"
 
 
-def _is_cordoned(site: Site) -> bool:
-    """Say whether room may be kept for a set that leaves a node."""
+def is_in_doubt(site: Site) -> bool:
+    """Say whether room may be kept for a Lost set, or for one that leaves a node."""
+    if any(_phase(claim) == "Lost" for claim in site.claims()):
+        return True
     return any(
         node["spec"].get("unschedulable") or node["spec"].get("taints")
         for node in site.api.all(kinds.NODES)
@@ -125,7 +134,7 @@ def used(
     site: Site, claims: list[Raw], declared: dict[str, dict[str, int]], tenant: str, key: str
 ) -> int:
     """Sum a key up over a tenant and those below it, by recursion."""
-    own = sum(
+    own: int = sum(
         it["spec"]["count"]
         for it in claims
         if it["metadata"]["namespace"] == tenant and key in keys_of(site, it)

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpu.objects import kinds
-from soak import finish
+from soak import finish, starts
+from soak.launchers import Launchers
 from soak.site import Raw, Site
 
 Place = tuple[str, str]
@@ -53,17 +54,22 @@ class Judge:
     """By uid: how a claim left a node the last time, and as part of which set."""
     named: dict[str, str] = field(default_factory=dict)
     """By claim: the VM that names it now. Both as `namespace/name`."""
+    launchers: Launchers = field(init=False)
     _seen: tuple[int, ...] = ()
     _vms: dict[str, str] = field(default_factory=dict)
     """By uid: the VM that used or named a claim last, even when it does no more."""
+
+    def __post_init__(self) -> None:
+        self.launchers = Launchers(self.site)
 
     def look(self) -> list[str]:
         """Compare with the last look."""
         api = self.site.api
         wrong = [f"a leader sent what the CRD refuses: {words}" for words in api.illegal]
         api.illegal.clear()
+        self.launchers.refresh()
         seen = tuple(api.counts[it] for it in (kinds.GPU_CLAIMS, kinds.GPU_CLASSES, kinds.VMS))
-        if seen != self._seen:
+        if seen != self._seen or self.launchers.fresh:
             self._seen = seen
             for offer in api.all(kinds.GPU_CLASSES):
                 name = offer["metadata"]["name"]
@@ -72,19 +78,22 @@ class Judge:
             wrong += self._booked(now)
             self.stands = now
             self._note_left()
-        return wrong + self._guests()
+        return wrong + self.launchers.look() + self._guests()
 
     def in_use(self, stands: dict[str, Stand]) -> Counter[Place]:
-        """Units that are spoken for: held by Bound claims, or in use by guests that really run."""
+        """Units that are spoken for: held by Bound claims, or those of launchers past the gate and of guests."""
         held: Counter[tuple[str, str, str]] = Counter()
         used: Counter[tuple[str, str, str]] = Counter()
         for uid, stand in stands.items():
             if stand.phase == "Bound":
                 resource = self.resources.get(stand.class_name, stand.class_name)
                 held[stand.node, resource, stand.vm or uid] += stand.units
-        for guest in self.site.guests:
-            for resource, units in guest.units.items():
-                used[guest.node, resource, guest.vm] += units
+        running = {guest.pod for guest in self.site.guests}
+        seats = [seat for seat in self.launchers.seats if seat.pod not in running]
+        places = [(it.node, it.vm, it.units) for it in self.site.guests]
+        for node, vm, wanted in (*places, *((it.node, it.vm, it.units) for it in seats)):
+            for resource, units in wanted.items():
+                used[node, resource, vm] += units
         found: Counter[Place] = Counter()
         for place in held.keys() | used.keys():
             found[place[:2]] += max(held[place], used[place])
@@ -106,7 +115,9 @@ class Judge:
 
     def finished(self, built: frozenset[str]) -> list[str]:
         """After all faults: orders that fit are Bound, and deleted claims that may go are gone."""
-        return finish.unbound(self.site, self.in_use(self.stands)) + finish.kept(self.site, built)
+        in_use = self.in_use(self.stands)
+        wrong = finish.unbound(self.site, in_use) + finish.kept(self.site, built)
+        return wrong + starts.gated(self.site, in_use) + starts.left_over(self.site)
 
     def set_of(self, uid: str) -> str:
         """The VM that uses or names a claim now, else its uid."""
@@ -129,22 +140,24 @@ class Judge:
                 self.left[uid] = Left(told=gone, set_name=self._vms.get(uid, uid))
 
     def _booked(self, now: dict[str, Stand]) -> list[str]:
-        """No unit is booked twice: wherever a claim was bound just now, all of it is really there."""
+        """No unit is booked twice: where a claim was bound or a launcher let through, all is there."""
         places = {
-            (stand.node, self.resources.get(stand.class_name, "")): stand
+            (stand.node, self.resources.get(stand.class_name, "")): stand.name
             for uid, stand in now.items()
             if stand.phase == "Bound" and not _stood(self.stands.get(uid), stand)
         }
+        for seat in self.launchers.fresh:
+            places |= {(seat.node, resource): seat.name for resource in seat.units}
         if not places:
             return []
         in_use = self.in_use(now)
         wrong = []
-        for place, stand in places.items():
+        for place, name in places.items():
             machine = self.site.machines.get(place[0])
             there = machine.units.get(place[1], 0) if machine else 0
             if in_use[place] > there:
                 wrong.append(
-                    f"booked twice: {stand.name} was bound to {place[0]}, where {in_use[place]} "
+                    f"booked twice: {name} was bound to {place[0]}, where {in_use[place]} "
                     f"of {there} units of {place[1]} are now spoken for"
                 )
         return wrong

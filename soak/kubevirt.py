@@ -1,8 +1,10 @@
-"""KubeVirt, its webhooks and our gate, as they would leave VMIs and launcher pods behind.
+"""What becomes of a VMI and its launcher: made with our gate, scheduled, refused, run, and ended.
 
-Each function does one small thing to one VM; what is not possible now is not done.
+The gate is on it as our pod webhook would have it; the leader alone takes it off. Each function does
+one small thing to one VM; what is not possible now is not done.
 """
 
+import json
 from typing import Any
 
 from gpu import keys
@@ -12,62 +14,7 @@ from soak.machines import Guest
 from soak.site import Raw, Site
 
 LAUNCHER = {"kubevirt.io": "virt-launcher"}
-MOST_VMS = 8
-KEEPS = "foregroundDeleteVirtualMachine"
-
-
-def make_vm(site: Site) -> None:
-    """A tenant writes a VM that names some of its claims."""
-    tenant = site.pick(site.tenants)
-    names = [
-        it["metadata"]["name"]
-        for it in site.claims()
-        if it["metadata"]["namespace"] == tenant and (_is_free(it, "") or site.chance(0.1, it))
-    ]
-    taken = {name for vm in site.api.all(kinds.VMS) for name in _named(vm, tenant)}
-    free = [name for name in names if name not in taken or site.chance(0.05, name)]
-    if not free:
-        return
-    chosen = sorted(free, key=lambda name: site.chance(0.5, name))
-    chosen = chosen[: site.rng.choice((1, 1, 2, 2, 3))]
-    gpus = [{"name": n, "deviceName": f"{keys.CLAIM_DEVICE_PREFIX}{n}"} for n in chosen]
-    spec = {"template": {"spec": {"domain": {"devices": {"gpus": gpus}}}}}
-    meta = {"name": site.name("vm"), "namespace": tenant}
-    if len(site.api.all(kinds.VMS)) < MOST_VMS:
-        site.api.put(kinds.VMS, {"metadata": meta, "spec": spec})
-
-
-def start(site: Site) -> None:
-    """A VM is started: the webhook attaches its claims, and mostly the VMI comes."""
-    vm = site.pick(it for it in site.api.all(kinds.VMS) if _may_start(site, it))
-    if vm is None:
-        return
-    tenant, name = vm["metadata"]["namespace"], vm["metadata"]["name"]
-    claims = [site.claim(tenant, one) for one in _named(vm, tenant)]
-    admissions = {}
-    fate = site.rng.random()
-    for claim in claims:
-        assert claim is not None
-        admission = f"adm-{claim['metadata']['name']}-{site.api.version}"
-        admissions[claim["metadata"]["name"]] = admission
-        _attach(site, claim, name, admission)
-        if fate < 0.04:
-            return  # the webhook died after the first
-    if fate < 0.1:
-        return  # admitted, and then refused by somebody else
-    text = kubevirt.format_resolved(admissions)  # type: ignore[arg-type]  # names are NewTypes
-    site.api.put(
-        kinds.VMIS,
-        {
-            "metadata": {
-                "name": name,
-                "namespace": tenant,
-                "finalizers": [KEEPS],
-                "annotations": {keys.RESOLVED_CLAIMS_ANNOTATION: text},
-            },
-            "status": {"phase": "Pending"},
-        },
-    )
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 def move_on(site: Site, vmi: Raw) -> None:
@@ -80,22 +27,24 @@ def move_on(site: Site, vmi: Raw) -> None:
         if vmi["status"]["phase"] == "Pending":
             _make_pod(site, vmi)
         elif vmi["status"]["phase"] != "Running":
-            _set_phase(site, vmi, "Failed")
+            _end(site, vmi, "Failed")
     elif pod["spec"].get("schedulingGates"):
-        _open_gate(site, vmi, pod)
+        pass  # it waits for the leader
     elif not pod["spec"].get("nodeName"):
         _schedule(site, vmi, pod)
     elif pod["status"]["phase"] == "Pending":
         _run(site, vmi, pod)
     elif pod["status"]["phase"] == "Running" and vmi["status"]["phase"] != "Running":
         _set_phase(site, vmi, "Running", nodeName=pod["spec"]["nodeName"])
+        _count_failures(site, vmi, None)
     elif pod["status"]["phase"] in kubevirt.ENDED:
-        _set_phase(site, vmi, pod["status"]["phase"])
+        _end(site, vmi, pod["status"]["phase"])
 
 
 def tidy_pods(site: Site) -> None:
     """Pods that ended go after a while; those that wait to go and run nowhere go at once."""
     running = {guest.pod for guest in site.guests}
+    alive = {vmi["metadata"]["uid"] for vmi in site.api.all(kinds.VMIS)}
     for pod in site.api.all(kinds.PODS):
         going = "deletionTimestamp" in pod["metadata"]
         over = pod["status"]["phase"] in kubevirt.ENDED
@@ -105,6 +54,28 @@ def tidy_pods(site: Site) -> None:
         idle = pod["metadata"]["uid"] not in running and (kubelet or unbound)
         if (going and idle) or (over and site.chance(0.4, pod)):
             site.api.erase(kinds.PODS, pod)
+        elif not going and owner_of(pod) not in alive:
+            site.api.remove(kinds.PODS, with_finalizer(site, pod), site.now())
+
+
+def owner_of(pod: Raw) -> str:
+    """Uid of the VMI a launcher was made for."""
+    return str(pod["metadata"]["ownerReferences"][0]["uid"])
+
+
+def pinned_to(pod: Raw) -> str:
+    """The node that a launcher is pinned to; empty when it is to none, or to several."""
+    affinity = (pod["spec"].get("affinity") or {}).get("nodeAffinity") or {}
+    terms = (affinity.get(REQUIRED) or {}).get("nodeSelectorTerms") or []
+    named = {tuple(one["matchFields"][-1]["values"]) for one in terms if one.get("matchFields")}
+    return str(next(iter(named))[0]) if len(named) == 1 and terms else ""
+
+
+def resolved(vmi: Raw) -> tuple[dict[str, str], dict[str, int]]:
+    """What the webhook resolved for a VMI: held claims with their ids, units of classes."""
+    items = json.loads(vmi["metadata"]["annotations"][keys.RESOLVED_CLAIMS_ANNOTATION])
+    held = {it["claim"]: it["admission"] for it in items if "claim" in it}
+    return held, {it["class"]: it["units"] for it in items if "class" in it}
 
 
 def pods_of(site: Site, vmi: Raw) -> list[Raw]:
@@ -113,70 +84,31 @@ def pods_of(site: Site, vmi: Raw) -> list[Raw]:
     return [pod for pod in site.api.all(kinds.PODS) if pod["metadata"]["uid"] in listed]
 
 
-def _named(vm: Raw, tenant: str) -> list[str]:
-    if vm["metadata"]["namespace"] != tenant:
-        return []
-    gpus = vm["spec"]["template"]["spec"]["domain"]["devices"]["gpus"]
-    return [it["deviceName"].removeprefix(keys.CLAIM_DEVICE_PREFIX) for it in gpus]
-
-
-def _vmi(site: Site, vm: Raw) -> Raw | None:
-    meta = vm["metadata"]
-    return site.api.find(kinds.VMIS, ObjectKey(meta["namespace"], meta["name"]))
-
-
-def _may_start(site: Site, vm: Raw) -> bool:
-    tenant, name = vm["metadata"]["namespace"], vm["metadata"]["name"]
-    claims = [site.claim(tenant, one) for one in _named(vm, tenant)]
-    return (
-        _vmi(site, vm) is None
-        and bool(claims)
-        and all(claim is not None and _is_free(claim, name) for claim in claims)
-    )
-
-
-def _is_free(claim: Raw, vm: str) -> bool:
-    status = claim.get("status") or {}
-    attached = status.get("attachedTo")
-    return (
-        "deletionTimestamp" not in claim["metadata"]
-        and status.get("phase") in {"Bound", "Lost"}
-        and (attached is None or attached["name"] == vm)
-    )
-
-
-def _attach(site: Site, claim: Raw, vm: str, admission: str) -> None:
-    """The webhook records the attachment; pods of the VMI before stay until they are known to end."""
-    old = (claim.get("status") or {}).get("attachedTo") or {}
-    fresh = {"name": vm, "admission": admission, "since": site.now(), "pods": old.get("pods", [])}
-
-    def change(it: Raw) -> None:
-        it["status"]["attachedTo"] = fresh
-
-    site.api.edit(kinds.GPU_CLAIMS, claim, change)
-
-
-def _claims_of(site: Site, vmi: Raw) -> list[Raw | None]:
-    """The claims the webhook resolved for it, as they are now; None for one that is not its own."""
-    text = vmi["metadata"]["annotations"][keys.RESOLVED_CLAIMS_ANNOTATION]
-    found: list[Raw | None] = []
-    held, _ = kubevirt.parse_resolved(text) or ({}, {})
-    for name, admission in held.items():
-        claim = site.claim(vmi["metadata"]["namespace"], name)
-        attached = ((claim or {}).get("status") or {}).get("attachedTo") or {}
-        found.append(claim if attached.get("admission") == admission else None)
+def claims_of(site: Site, vmi: Raw) -> list[Raw]:
+    """The claims that are a VMI's own now: those it was started with, and those made for it."""
+    held, _ = resolved(vmi)
+    meta = vmi["metadata"]
+    found: list[Raw] = []
+    for claim in site.claims():
+        if claim["metadata"]["namespace"] != meta["namespace"]:
+            continue
+        attached = (claim.get("status") or {}).get("attachedTo") or {}
+        admission = held.get(claim["metadata"]["name"])
+        owners = claim["metadata"].get("ownerReferences") or []
+        if (admission and attached.get("admission") == admission) or any(
+            owner["uid"] == meta["uid"] for owner in owners
+        ):
+            found.append(claim)
     return found
 
 
 def _make_pod(site: Site, vmi: Raw) -> None:
     units: dict[str, int] = {}
-    for claim in _claims_of(site, vmi):
-        resource = site.resource_of(claim["spec"]["className"]) if claim else None
-        if claim is None or resource is None:
-            return
-        units[resource] = units.get(resource, 0) + claim["spec"]["count"]
+    for gpu in vmi["spec"]["domain"]["devices"]["gpus"]:
+        units[gpu["deviceName"]] = units.get(gpu["deviceName"], 0) + 1
     meta = vmi["metadata"]
     limits = {name: str(amount) for name, amount in units.items()}
+    owner = {"apiVersion": kinds.VMIS.api_version, "kind": kinds.VMIS.kind, "controller": True}
     pod = site.api.put(
         kinds.PODS,
         {
@@ -184,62 +116,60 @@ def _make_pod(site: Site, vmi: Raw) -> None:
                 "name": f"launcher-{meta['name']}-{meta['uid']}",
                 "namespace": meta["namespace"],
                 "labels": LAUNCHER | {"kubevirt.io/created-by": meta["uid"]},
+                "annotations": dict(meta["annotations"]),
+                "ownerReferences": [owner | {"name": meta["name"], "uid": meta["uid"]}],
             },
             "spec": {
                 "schedulingGates": [{"name": keys.PLACEMENT_GATE}],
                 "containers": [{"name": "compute", "resources": {"limits": limits}}],
+                "tolerations": _tolerations(site, vmi),
             },
             "status": {"phase": "Pending"},
         },
     )
+    site.tally["launchers made"] += 1
     _set_phase(site, vmi, "Scheduling", activePods={pod["metadata"]["uid"]: ""})
 
 
-def _open_gate(site: Site, vmi: Raw, pod: Raw) -> None:
-    """Our gate, when the whole set is Bound on one node: record the pod, then pin and ungate."""
-    claims = _claims_of(site, vmi)
-    states = {
-        (it["status"].get("phase"), it["status"].get("nodeName")) if it else None for it in claims
-    }
-    if len(states) != 1 or None in states:
-        return
-    ((phase, node),) = states  # type: ignore[misc]  # None is not among them
-    if phase != "Bound":
-        return
-    for claim in claims:
-        assert claim is not None
-        _record(site, claim, vmi, pod["metadata"]["uid"], node)
-    if site.chance(0.1, vmi):
-        return  # the leader died between record and pin
-    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
-    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
-
-    def change(it: Raw) -> None:
-        it["spec"].pop("schedulingGates", None)
-        it["spec"]["affinity"] = {"nodeAffinity": required}
-
-    site.api.edit(kinds.PODS, pod, change)
-
-
-def _record(site: Site, claim: Raw, vmi: Raw, pod: str, node: str) -> None:
-    def change(it: Raw) -> None:
-        attached = it["status"]["attachedTo"]
-        attached["uid"] = vmi["metadata"]["uid"]
-        others = [one for one in attached.get("pods") or [] if one["uid"] != pod]
-        attached["pods"] = [*others, {"uid": pod, "node": node}]
-
-    site.api.edit(kinds.GPU_CLAIMS, claim, change)
+def _tolerations(site: Site, vmi: Raw) -> list[Raw]:
+    """Those of the set's classes, as the pod webhook adds them."""
+    held, units = resolved(vmi)
+    claims = [site.claim(vmi["metadata"]["namespace"], name) for name in held]
+    names = {claim["spec"]["className"] for claim in claims if claim} | units.keys()
+    found: list[Raw] = []
+    for name in sorted(names):
+        offer = site.api.find(kinds.GPU_CLASSES, ObjectKey("", name))
+        for one in offer["spec"].get("tolerations", []) if offer else []:
+            found += [] if one in found else [one]
+    return found
 
 
 def _schedule(site: Site, vmi: Raw, pod: Raw) -> None:
-    terms = pod["spec"]["affinity"]["nodeAffinity"][
-        "requiredDuringSchedulingIgnoredDuringExecution"
-    ]["nodeSelectorTerms"]
-    node = site.api.find(kinds.NODES, ObjectKey("", terms[0]["matchFields"][0]["values"][0]))
-    if node is None or node["spec"].get("unschedulable") or node["spec"].get("taints"):
+    """The scheduler binds it to the node it is pinned to, or says that it does not fit there."""
+    if "deletionTimestamp" in pod["metadata"]:
         return
+    node = site.api.find(kinds.NODES, ObjectKey("", pinned_to(pod)))
+    fits = node is not None and _fits(site, pod, node)
+    told = {"type": "PodScheduled", "status": "True" if fits else "False"}
+    told |= {} if fits else {"reason": "Unschedulable"}
+    before: Raw = next(iter(pod["status"].get("conditions") or []), {})
+    if before.get("status") != told["status"]:
+        told["lastTransitionTime"] = site.now()
+        site.api.edit(kinds.PODS, pod, lambda it: it["status"].update({"conditions": [told]}))
+    if node is None or not fits:
+        return
+    name = node["metadata"]["name"]
+    site.api.edit(kinds.PODS, pod, lambda it: it["spec"].update({"nodeName": name}))
+    active = dict(vmi["status"]["activePods"]) | {pod["metadata"]["uid"]: name}
+    _set_phase(site, vmi, "Scheduled", activePods=active)
+
+
+def _fits(site: Site, pod: Raw, node: Raw) -> bool:
+    tainted = node["spec"].get("taints") and not pod["spec"].get("tolerations")
+    if node["spec"].get("unschedulable") or tainted:
+        return False
     if node["status"]["conditions"][0]["status"] != "True":
-        return
+        return False
     for resource, units in wants(pod).items():
         taken = sum(
             wants(other).get(resource, 0)
@@ -248,11 +178,8 @@ def _schedule(site: Site, vmi: Raw, pod: Raw) -> None:
             and other["status"]["phase"] not in kubevirt.ENDED
         )
         if int(node["status"]["allocatable"].get(resource, "0")) < taken + units:
-            return
-    name = node["metadata"]["name"]
-    site.api.edit(kinds.PODS, pod, lambda it: it["spec"].update({"nodeName": name}))
-    active = dict(vmi["status"]["activePods"]) | {pod["metadata"]["uid"]: name}
-    _set_phase(site, vmi, "Scheduled", activePods=active)
+            return False
+    return True
 
 
 def _run(site: Site, vmi: Raw, pod: Raw) -> None:
@@ -266,13 +193,7 @@ def _run(site: Site, vmi: Raw, pod: Raw) -> None:
             guest.units.get(resource, 0) for guest in site.guests if guest.node == machine.name
         )
         if resource in machine.down or machine.units.get(resource, 0) < taken + amount:
-            site.api.edit(
-                kinds.PODS,
-                pod,
-                lambda it: it["status"].update(
-                    {"phase": "Failed", "reason": "UnexpectedAdmissionError"}
-                ),
-            )
+            _refuse(site, pod, "UnexpectedAdmissionError")
             return
     meta = vmi["metadata"]
     site.guests.append(
@@ -283,13 +204,43 @@ def _run(site: Site, vmi: Raw, pod: Raw) -> None:
             units=units,
             claims={
                 claim["metadata"]["uid"]: f"{meta['namespace']}/{claim['metadata']['name']}"
-                for claim in _claims_of(site, vmi)
-                if claim is not None
+                for claim in claims_of(site, vmi)
             },
         )
     )
     site.tally["guests started"] += 1
     site.api.edit(kinds.PODS, pod, lambda it: it["status"].update({"phase": "Running"}))
+
+
+def _refuse(site: Site, pod: Raw, reason: str) -> None:
+    site.tally["launchers refused"] += 1
+    told = {"phase": "Failed", "reason": reason}
+    site.api.edit(kinds.PODS, pod, lambda it: it["status"].update(told))
+
+
+def _end(site: Site, vmi: Raw, phase: str) -> None:
+    """The VMI is over; one that never ran is counted on its VM."""
+    if phase == "Failed" and vmi["status"]["phase"] != "Running":
+        _count_failures(site, vmi, vmi["metadata"]["uid"])
+    _set_phase(site, vmi, phase)
+
+
+def _count_failures(site: Site, vmi: Raw, failed: str | None) -> None:
+    """KubeVirt counts starts that fail on the VM, and forgets them when one is up."""
+    meta = vmi["metadata"]
+    vm = site.api.find(kinds.VMS, ObjectKey(meta["namespace"], meta["name"]))
+    if vm is None:
+        return
+    known = (vm.get("status") or {}).get("startFailure") or {}
+    if failed is None:
+        if known:
+            site.api.edit(kinds.VMS, vm, lambda it: it["status"].pop("startFailure"))
+    elif known.get("lastFailedVMIUID") != failed:
+        count = known.get("consecutiveFailCount", 0) + 1
+        fresh = {"lastFailedVMIUID": failed, "consecutiveFailCount": count}
+        site.api.edit(
+            kinds.VMS, vm, lambda it: it.setdefault("status", {}).update({"startFailure": fresh})
+        )
 
 
 def _finish(site: Site, vmi: Raw) -> None:

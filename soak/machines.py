@@ -19,6 +19,8 @@ NOTICED = 40.0
 """Seconds after which the node controller says NotReady."""
 EVICTS = 300.0
 HEARTBEAT = 30.0
+ROOM = {"cpu": "64", "pods": "110"}
+"""What a node has of what pods ask for beside devices."""
 
 
 def stamp(clock: FakeClock, ago: float = 0.0) -> str:
@@ -70,7 +72,7 @@ def report_node(api: Api, clock: FakeClock, machine: Machine) -> None:
     now = clock.monotonic()
     ready = machine.works or (now - machine.since < NOTICED)
     allocatable = {
-        "cpu": "64",
+        **ROOM,
         **{
             name: str(0 if name in machine.down else units) for name, units in machine.units.items()
         },

@@ -76,6 +76,7 @@ class Site:
     """When losses were last acknowledged."""
 
     def __post_init__(self) -> None:
+        self.api.now = self.now
         rng = random.Random(f"{self.seed}/site")
         self.shape = Shape.drawn(rng)
         self.config = replace(
@@ -139,7 +140,7 @@ class Site:
 
     def add_node(self, machine: Machine) -> None:
         raw = raws.a_node(machine.name)
-        raw["status"]["allocatable"] = {"cpu": "64"} | {
+        raw["status"]["allocatable"] = machines.ROOM | {
             name: str(units) for name, units in machine.units.items()
         }
         raw["status"]["conditions"][0]["lastTransitionTime"] = self.now()
@@ -215,6 +216,7 @@ class Site:
             machines.report_node(self.api, self.clock, machine)
             machines.renew_lease(self.api, self.clock, machine)
             machines.report_inventory(self.api, self.clock, machine, self.guests)
+        self._collect()
         alive = {raw["metadata"]["uid"] for raw in self.claims()}
         for raw in self.api.all(kinds.WORKLOADS):
             owners = raw["metadata"].get("ownerReferences") or []
@@ -224,6 +226,15 @@ class Site:
                 and keys.WORKLOAD_MONITOR_LABEL not in raw["metadata"].get("labels", {})
             ):
                 self.api.erase(kinds.WORKLOADS, raw)
+
+    def _collect(self) -> None:
+        """Delete what was made for a VMI that is gone: template claims."""
+        alive = {raw["metadata"]["uid"] for raw in self.api.all(kinds.VMIS)}
+        for raw in self.claims():
+            owners = raw["metadata"].get("ownerReferences") or []
+            is_left = owners and all(owner["uid"] not in alive for owner in owners)
+            if is_left and "deletionTimestamp" not in raw["metadata"]:
+                self.api.remove(kinds.GPU_CLAIMS, raw, self.now())
 
     def _kubelets(self) -> None:
         """Connected kubelets end guests whose pods are gone or going."""

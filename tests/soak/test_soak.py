@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from gpu.binder.phases import release
+from gpu.binder.phases import gates, release
 from soak import campaign, failures, loops, shrink, steps
 from soak.failures import Failure
 from soak.run import Run
@@ -61,6 +61,16 @@ def test_a_binder_that_releases_without_evidence_is_found_out_and_shrunk(monkeyp
     assert shrink.sort_of(failure.wrong) == "released too early"
     assert len(failure.steps) < failure.before
     assert tuple(shrink.replay(failure.seed, failure.steps).wrong) == failure.wrong
+    monkeypatch.undo()
+    assert shrink.replay(failure.seed, failure.steps).wrong == []
+
+
+@pytest.mark.long
+@pytest.mark.timeout(60)
+def test_a_binder_that_lets_nobody_through_is_found_out(monkeypatch):
+    monkeypatch.setattr(gates, "_in_turn", lambda _scene, _found: ())
+    failure = found_in("shut", 20)
+    assert shrink.sort_of(failure.wrong) == "left at the gate"
     monkeypatch.undo()
     assert shrink.replay(failure.seed, failure.steps).wrong == []
 

@@ -1,0 +1,137 @@
+"""What the judge asks of launchers: let through whole, to one node and for good, and only where there is room.
+
+By its own reading of the pods as stored, like all of the judge.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from gpu import keys
+from gpu.objects import kinds, kubevirt
+from soak import kubevirt as virt
+from soak.site import Raw, Site
+
+
+@dataclass(frozen=True)
+class Seat:
+    """A live launcher and the node it is pinned to, whether it runs there yet or not."""
+
+    pod: str
+    name: str
+    vm: str
+    """`namespace/name`."""
+    node: str
+    units: dict[str, int]
+
+
+@dataclass
+class Launchers:
+    """Launchers past the gate, as they were at the last look."""
+
+    site: Site
+    pins: dict[str, str] = field(default_factory=dict)
+    """Node by uid, of all that ever were let through to one."""
+    seats: list[Seat] = field(default_factory=list)
+    """Those that take room now."""
+    fresh: list[Seat] = field(default_factory=list)
+    """Those let through since the look before."""
+    _seen: int = -1
+    _pods: list[Raw] = field(default_factory=list)
+
+    def refresh(self) -> None:
+        """Read the pods anew, if any changed."""
+        seen = self.site.api.counts[kinds.PODS]
+        self.fresh = []
+        if seen == self._seen:
+            return
+        self._seen = seen
+        self._pods = [it for it in self.site.api.all(kinds.PODS) if not _is_gated(it)]
+        self.seats = [seat_of(pod) for pod in self._pods if _takes_room(pod)]
+        self.fresh = [seat for seat in self.seats if seat.pod not in self.pins]
+
+    def look(self) -> list[str]:
+        """Return what is wrong with launchers, after `refresh`."""
+        wrong = [words for pod in self._pods for words in self._astray(pod)]
+        by_uid = {pod["metadata"]["uid"]: pod for pod in self._pods}
+        for seat in self.fresh:
+            self.pins[seat.pod] = seat.node
+            self.site.tally["launchers let through"] += 1
+            wrong += self._in_part(by_uid[seat.pod], seat)
+        for guest in self.site.guests:
+            pin = self.pins.get(guest.pod, guest.node)
+            if pin != guest.node:
+                wrong.append(f"runs elsewhere: {guest.vm} on {guest.node}, pinned to {pin}")
+        return wrong
+
+    def _astray(self, pod: Raw) -> Iterator[str]:
+        name, pin = pod["metadata"]["name"], virt.pinned_to(pod)
+        known = self.pins.get(pod["metadata"]["uid"], pin)
+        node = pod["spec"].get("nodeName", pin)
+        if not pin:
+            yield f"let through to no node: {name}"
+        elif pin != known:
+            yield f"pinned anew: {name} to {pin}, it was to {known}"
+        elif node != pin:
+            yield f"bound elsewhere: {name} to {node}, pinned to {pin}"
+
+    def _in_part(self, pod: Raw, seat: Seat) -> Iterator[str]:
+        """Yield what of its set is not held on the node it was let through to, and noted for it."""
+        owner = virt.owner_of(pod)
+        alive = {vmi["metadata"]["uid"] for vmi in self.site.api.all(kinds.VMIS)}
+        if owner not in alive:
+            return
+        held, units = virt.resolved(pod)
+        namespace = pod["metadata"]["namespace"]
+        for name, admission in held.items():
+            claim = self.site.claim(namespace, name)
+            attached = ((claim or {}).get("status") or {}).get("attachedTo") or {}
+            if claim is None or attached.get("admission") != admission or not _is_on(claim, seat):
+                yield f"let through in part: {seat.name} to {seat.node}, without claim {name}"
+        for class_name, amount in units.items():
+            there = sum(
+                claim["spec"]["count"]
+                for claim in self.site.claims()
+                if is_made_for(claim, owner)
+                and claim["spec"]["className"] == class_name
+                and _is_on(claim, seat)
+            )
+            if there != amount:
+                words = f"{there} of {amount} units of {class_name}"
+                yield f"let through in part: {seat.name} to {seat.node}, with {words}"
+
+
+def seat_of(pod: Raw) -> Seat:
+    """A pinned launcher as the judge counts it."""
+    meta = pod["metadata"]
+    vm = f"{meta['namespace']}/{meta['ownerReferences'][0]['name']}"
+    return Seat(meta["uid"], meta["name"], vm, virt.pinned_to(pod), virt.wants(pod))
+
+
+def is_made_for(claim: Raw, vmi: str) -> bool:
+    """Say whether a claim is a template claim of the VMI of that uid."""
+    owners = claim["metadata"].get("ownerReferences") or []
+    return is_template(claim) and any(owner["uid"] == vmi for owner in owners)
+
+
+def is_template(claim: Raw) -> bool:
+    """Say whether a claim was made for a start."""
+    return keys.TEMPLATE_CLAIM_LABEL in (claim["metadata"].get("labels") or {})
+
+
+def _is_gated(pod: Raw) -> bool:
+    return bool(pod["spec"].get("schedulingGates"))
+
+
+def _takes_room(pod: Raw) -> bool:
+    """Say whether a pod that is past the gate counts: one that is deleted unbound never runs."""
+    is_over = pod["status"]["phase"] in kubevirt.ENDED
+    never = "deletionTimestamp" in pod["metadata"] and not pod["spec"].get("nodeName")
+    return bool(virt.pinned_to(pod)) and not is_over and not never
+
+
+def _is_on(claim: Raw, seat: Seat) -> bool:
+    status = claim.get("status") or {}
+    noted = (status.get("attachedTo") or {}).get("pods") or []
+    return (status.get("phase"), status.get("nodeName")) == ("Bound", seat.node) and any(
+        (one["uid"], one.get("node")) == (seat.pod, seat.node) for one in noted
+    )

@@ -1,0 +1,255 @@
+"""The judge alone: what it must see of launchers and template claims, changed behind the binder's back."""
+
+import pytest
+
+from gpu import keys
+from gpu.binder.report import PassReport
+from gpu.objects import kinds, kubevirt
+from gpu.objects.meta import ObjectKey
+from soak import closely, starts
+from soak.judge import Judge
+from soak.machines import Guest
+from soak.site import Site
+from tests.binder import raws
+
+TENANT, VM = "tenant-a", "vm0"
+
+
+@pytest.fixture
+def site():
+    return Site("judge")
+
+
+@pytest.fixture
+def judge(site):
+    judge = Judge(site)
+    assert judge.look() == []
+    return judge
+
+
+def sorts(wrong):
+    return [words.partition(":")[0] for words in wrong]
+
+
+def a_start(site, *, held=(), units=None, asks=1):
+    """A VM that is started, its launcher at the gate; returns VMI and pod."""
+    names = [f"{keys.CLAIM_DEVICE_PREFIX}{name}" for name in held]
+    gpus = [{"name": "x", "deviceName": name} for name in names]
+    spec = {"template": {"spec": {"domain": {"devices": {"gpus": gpus}}}}}
+    site.api.put(kinds.VMS, {"metadata": {"name": VM, "namespace": TENANT}, "spec": spec})
+    text = kubevirt.format_resolved({name: f"adm-{name}" for name in held}, units)
+    annotations = {keys.RESOLVED_CLAIMS_ANNOTATION: text}
+    meta = {"name": VM, "namespace": TENANT, "annotations": annotations}
+    vmi = site.api.put(kinds.VMIS, {"metadata": meta, "status": {"phase": "Scheduling"}})
+    owner = {"name": VM, "uid": vmi["metadata"]["uid"]}
+    pod = site.api.put(
+        kinds.PODS,
+        {
+            "metadata": meta | {"name": "launcher", "ownerReferences": [owner]},
+            "spec": {
+                "schedulingGates": [{"name": keys.PLACEMENT_GATE}],
+                "containers": [{"resources": {"limits": {site.resources[0]: str(asks)}}}],
+            },
+            "status": {"phase": "Pending"},
+        },
+    )
+    listed = {pod["metadata"]["uid"]: ""}
+    vmi = site.api.edit(kinds.VMIS, vmi, lambda it: it["status"].update(activePods=listed))
+    return vmi, pod
+
+
+def pin(site, pod, *nodes):
+    terms = [
+        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
+        for node in nodes
+    ]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+
+    def change(it):
+        it["spec"].pop("schedulingGates", None)
+        it["spec"]["affinity"] = {"nodeAffinity": required}
+
+    return site.api.edit(kinds.PODS, pod, change)
+
+
+def noted(pod, node="n0", **more):
+    attached = raws.attached(VM, uid="u", pods={pod["metadata"]["uid"]: node}, **more)
+    return raws.bound(node) | attached
+
+
+def a_held(site, status, name="x", units=1):
+    raw = raws.a_claim(name, class_name="c0", count=units, status=status)
+    return site.api.put(kinds.GPU_CLAIMS, raw)
+
+
+def a_template(site, vmi, status=None, units=1):
+    owner = {"kind": "VirtualMachineInstance", "name": VM, "uid": vmi["metadata"]["uid"]}
+    meta = {"labels": {keys.TEMPLATE_CLAIM_LABEL: "true"}, "ownerReferences": [owner]}
+    raw = raws.a_claim("tpl", class_name="c0", count=units, meta=meta, status=status)
+    return site.api.put(kinds.GPU_CLAIMS, raw)
+
+
+# Let through.
+
+
+def test_a_launcher_whose_whole_set_is_there_is_well(site, judge):
+    vmi, pod = a_start(site, held=("x",), units={"c0": 1}, asks=2)
+    a_held(site, noted(pod, admission="adm-x"))
+    a_template(site, vmi, noted(pod))
+    judge.look()
+    pin(site, pod, "n0")
+    assert judge.look() == []
+    assert judge.launchers.pins == {pod["metadata"]["uid"]: "n0"}
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        lambda pod: noted(pod, "n1", admission="adm-x"),
+        lambda pod: noted(pod, admission="adm-another"),
+        lambda pod: noted(pod, admission="adm-x") | {"phase": "Lost"},
+        lambda _: raws.bound("n0") | raws.attached(VM, uid="u", admission="adm-x"),
+    ],
+    ids=["elsewhere", "of another start", "Lost", "that does not note it"],
+)
+def test_one_without_a_held_claim_there_is_seen(site, judge, status):
+    _, pod = a_start(site, held=("x",))
+    a_held(site, status(pod))
+    judge.look()
+    pin(site, pod, "n0")
+    assert sorts(judge.look()) == ["let through in part"]
+
+
+@pytest.mark.parametrize("units", [None, 1], ids=["none", "too few"])
+def test_one_without_its_template_claims_there_is_seen(site, judge, units):
+    vmi, pod = a_start(site, units={"c0": 2}, asks=2)
+    if units:
+        a_template(site, vmi, noted(pod), units)
+    judge.look()
+    pin(site, pod, "n0")
+    assert sorts(judge.look()) == ["let through in part"]
+
+
+@pytest.mark.parametrize("nodes", [(), ("n0", "n1")], ids=["none", "two"])
+def test_one_that_is_let_through_to_no_node_is_seen(site, judge, nodes):
+    pin(site, a_start(site)[1], *nodes)
+    assert sorts(judge.look()) == ["let through to no node"]
+
+
+def test_one_that_is_pinned_anew_or_bound_elsewhere_is_seen(site, judge):
+    _, pod = a_start(site)
+    pod = pin(site, pod, "n0")
+    assert judge.look() == []
+    site.api.edit(kinds.PODS, pod, lambda it: it["spec"].update(nodeName="n1"))
+    assert sorts(judge.look()) == ["bound elsewhere"]
+    pin(site, pod, "n1")
+    assert sorts(judge.look()) == ["pinned anew"]
+
+
+def test_one_that_runs_elsewhere_is_seen(site, judge):
+    _, pod = a_start(site)
+    pin(site, pod, "n0")
+    judge.look()
+    site.guests.append(Guest(pod["metadata"]["uid"], f"{TENANT}/{VM}", "n1", {}, {}))
+    assert sorts(judge.look()) == ["runs elsewhere"]
+
+
+@pytest.mark.parametrize("is_first", [True, False], ids=["before", "after"])
+def test_a_launcher_takes_room_from_others_from_the_pin_on(site, judge, is_first):
+    """It asks for all units by their raw name, so no claim covers any."""
+    there = site.machines["n0"].units[site.resources[0]]
+    _, pod = a_start(site, asks=there)
+    if is_first:
+        pin(site, pod, "n0")
+        assert judge.look() == []
+    a_held(site, raws.bound("n0"))
+    assert (judge.look() == []) is not is_first
+    if not is_first:
+        pin(site, pod, "n0")
+        assert sorts(judge.look()) == ["booked twice"]
+
+
+def test_one_that_is_deleted_before_it_is_bound_takes_none(site, judge):
+    there = site.machines["n0"].units[site.resources[0]]
+    _, pod = a_start(site, asks=there)
+    pod = pin(site, pod, "n0")
+    site.api.edit(kinds.PODS, pod, lambda it: it["metadata"].update(finalizers=["x"]))
+    site.api.remove(kinds.PODS, pod, site.now())
+    a_held(site, raws.bound("n0"))
+    assert judge.look() == []
+
+
+@pytest.mark.parametrize("change", [{"unschedulable": True}, {"taints": [{"key": "x"}]}])
+def test_an_undisturbed_pass_that_pins_to_a_node_that_takes_no_pod_is_seen(site, judge, change):
+    _, pod = a_start(site)
+    node = site.api.find(kinds.NODES, ObjectKey("", "n0"))
+    site.api.edit(kinds.NODES, node, lambda it: it["spec"].update(change))
+    judge.look()
+    pin(site, pod, "n0")
+    assert judge.look() == []
+    assert sorts(closely.look(site, judge, {}, PassReport())) == ["wrong node"]
+
+
+def test_units_of_a_template_that_an_undisturbed_pass_binds_over_a_budget_are_seen(site, judge):
+    vmi, pod = a_start(site, units={"c0": 2}, asks=2)
+    site.set_budget(TENANT, {"c0": 1})
+    before = dict(judge.stands)
+    a_template(site, vmi, noted(pod), 2)
+    assert judge.look() == []
+    assert sorts(closely.look(site, judge, before, PassReport())) == ["over budget"]
+
+
+# In the end.
+
+
+def fill(site):
+    """Have claims hold all units everywhere."""
+    for name, machine in site.machines.items():
+        if units := machine.units.get(site.resources[0]):
+            a_held(site, raws.bound(name), f"all-{name}", units)
+
+
+def gated(site, judge):
+    assert judge.look() == []
+    return sorts(starts.gated(site, judge.in_use(judge.stands)))
+
+
+def test_a_launcher_left_at_the_gate_though_its_whole_set_fits_is_seen(site, judge):
+    _, pod = a_start(site, held=("x",), units={"c0": 1}, asks=2)
+    a_held(site, noted(pod, admission="adm-x"))
+    assert gated(site, judge) == ["left at the gate"]
+
+
+@pytest.mark.parametrize(
+    "why",
+    [
+        lambda site: site.set_budget(TENANT, {"c0": 0}),
+        fill,
+        lambda site: [
+            site.api.edit(kinds.GPU_CLASSES, it, lambda raw: raw["spec"].update(retired=True))
+            for it in site.api.all(kinds.GPU_CLASSES)
+        ],
+    ],
+    ids=["over budget", "no room", "retired"],
+)
+def test_one_that_may_not_start_waits_rightly(site, judge, why):
+    a_start(site, units={"c0": 1})
+    assert gated(site, judge) == ["left at the gate"]
+    why(site)
+    assert gated(site, judge) == []
+
+
+def test_a_template_claim_that_is_left_is_seen(site, judge):
+    vmi, pod = a_start(site, units={"c0": 1})
+    claim = a_template(site, vmi, noted(pod))
+    assert starts.left_over(site) == []
+    site.api.erase(kinds.VMIS, vmi)
+    assert sorts(starts.left_over(site)) == ["template claim for ever"]
+    site.api.erase(kinds.GPU_CLAIMS, claim)
+    assert starts.left_over(site) == []
+
+
+def test_a_template_claim_that_holds_nothing_is_seen(site, judge):
+    vmi, _ = a_start(site, units={"c0": 1})
+    a_template(site, vmi)
+    assert sorts(starts.left_over(site)) == ["template claim for ever"]
