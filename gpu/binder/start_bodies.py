@@ -4,11 +4,10 @@ from typing import Any
 
 from gpu import keys
 from gpu.binder.start_changes import CreateClaim, Pin
+from gpu.model import pins
 from gpu.objects.kinds import GPU_CLAIMS
-from gpu.units import NodeName
 
 Body = dict[str, Any]
-_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 def template_claim(change: CreateClaim) -> Body:
@@ -41,8 +40,8 @@ def template_claim(change: CreateClaim) -> Body:
 def pin(change: Pin, term: int) -> Body:
     """Return the merge patch that takes our gate off a pod and, if it names one, pins it to a node.
 
-    Both are one update, with the version of the pod that was decided on. Terms of a node affinity are
-    ORed: each of them is narrowed, since one more would widen it, and is refused.
+    Both are one update, with the version of the pod that was decided on. Each term of its node affinity
+    is narrowed: one more would widen it, and is refused.
     """
     pod = change.pod
     spec = pod.raw.get("spec") or {}
@@ -55,14 +54,7 @@ def pin(change: Pin, term: int) -> Body:
     }
     body["metadata"]["annotations"] = {keys.TERM_ANNOTATION: str(term)}
     if change.node is not None:
-        affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
-        terms = (affinity.get(_REQUIRED) or {}).get("nodeSelectorTerms") or [{}]
-        narrowed = [_narrowed(one, change.node) for one in terms]
-        required = {_REQUIRED: {"nodeSelectorTerms": narrowed}}
+        terms = pins.narrowed(pins.terms(pod.raw), change.node)
+        required = {pins.REQUIRED: {"nodeSelectorTerms": terms}}
         body["spec"]["affinity"] = {"nodeAffinity": required}
     return body
-
-
-def _narrowed(term: Body, node: NodeName) -> Body:
-    field = {"key": "metadata.name", "operator": "In", "values": [node]}
-    return {**term, "matchFields": [*(term.get("matchFields") or []), field]}
