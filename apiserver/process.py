@@ -31,9 +31,9 @@ from apiserver.projection import Projection
 from apiserver.source import CachesSource
 from apiserver.views import Views
 from gpu import keys
-from gpu.admission.attach import Starts
 from gpu.admission.reserving import RENEWED, Gate
 from gpu.admission.sightings import Sightings
+from gpu.admission.starting import Starts
 from gpu.binder.lead import Binder
 from gpu.binder.replaying import Saves
 from gpu.cluster import credentials, endpoints, lease, recorder
@@ -207,7 +207,13 @@ def _build(  # noqa: PLR0917 -- what `serve` opened, handed on once
             views,
             settings.config,
             _quota_gate(views, caches, reviewer, clock),
-            Starts(ask=views.ask, writer=reviewer, clock=clock, config=settings.config),
+            Starts(
+                ask=views.ask,
+                seen=caches[kinds.GPU_CLAIMS],
+                writer=reviewer,
+                clock=clock,
+                config=settings.config,
+            ),
         ),
         health=health,
         build=appkeys.Build(version=metadata.version("cozystack-gpu")),

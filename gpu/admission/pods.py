@@ -1,10 +1,15 @@
-"""Launcher create: gate and tolerations, once.
+"""Launcher create: tolerations, and the gate or the node that its claims are on, once.
 
 Asked are launchers that KubeVirt makes of a VMI which the VMI webhook has looked at, the temporary pod
 for a volume that waits for its first consumer too. Nothing is decided by an annotation of KubeVirt: a
 tenant can set those. A target of a migration is left alone, KubeVirt deletes one that stays pending.
+
+Under `binding: request` the claims are placed before the VMI is there, and it is pinned to their node.
+KubeVirt may take that pin off again before it makes the pod (it has a VMI follow its VM's affinity), so
+the pod is pinned here too; one whose claims are not known to be on one node waits at the gate.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -12,22 +17,24 @@ from gpu import keys
 from gpu.admission import review
 from gpu.admission.jsonpatch import Editor
 from gpu.admission.review import Allowed, Answer, Denied, Review
-from gpu.config import Config, RawPlacement
+from gpu.config import Binding, Config, RawPlacement
 from gpu.errors import DecodeError
+from gpu.model import pins
 from gpu.model.premises import NOTHING, Premises, of_object
-from gpu.objects import kubevirt, pods
-from gpu.objects.claims import GPUClaim
+from gpu.objects import kubevirt, pod_needs, pods
+from gpu.objects.claims import GPUClaim, Phase
 from gpu.objects.classes import GPUClass, Toleration
 from gpu.objects.decode import Fields
 from gpu.objects.kinds import PODS
 from gpu.objects.meta import ObjectKey
+from gpu.units import ClaimName, NodeName
 from gpu.world import World
 
 
 def answer(asked: Review, world: World, config: Config) -> Answer:
-    """Gate a launcher, and let it tolerate what its classes do. Anything else passes as it is.
+    """Gate or pin a launcher, and let it tolerate what its classes do. Anything else passes as it is.
 
-    The gate is put on whatever the record says: a launcher without it would start past every hold.
+    It is one or the other whatever the record says: without either it would start past every hold.
     """
     if not _is_pod(asked) or asked.user != config.kubevirt_controller_user:
         return Allowed()
@@ -40,13 +47,18 @@ def answer(asked: Review, world: World, config: Config) -> Answer:
         spec = fields.child("spec")
         gates = [one.text_or("name") for one in spec.children("schedulingGates")]
         present = [_normal(one) for one in spec.children("tolerations")]
+        record = annotations[keys.RESOLVED_CLAIMS_ANNOTATION]
+        is_requested = config.binding is Binding.REQUEST
+        node = _home(asked, world, record) if is_requested else None
+        terms = pins.terms(asked.object or {}) if is_requested else []
     except DecodeError as error:
         return Denied(code=review.INVALID, reason="Invalid", message=f"pod {asked.title}: {error}")
-    record = annotations[keys.RESOLVED_CLAIMS_ANNOTATION]
     if config.raw_placement is RawPlacement.SCHEDULER and _is_raw(record):
         return Allowed()
     editor = Editor(asked.object or {})
-    if keys.PLACEMENT_GATE not in gates:
+    if node is not None:
+        editor.put(pins.PATH, pins.narrowed(terms, node))
+    elif keys.PLACEMENT_GATE not in gates:
         before = spec.raw.get("schedulingGates") or []
         editor.put(("spec", "schedulingGates"), [*before, {"name": keys.PLACEMENT_GATE}])
     offers, missing = _classes(asked, world, record)
@@ -70,6 +82,30 @@ def _is_launcher(labels: Mapping[str, str]) -> bool:
 
 def _is_raw(record: str) -> bool:
     return kubevirt.parse_resolved(record) == ({}, {})
+
+
+def _home(asked: Review, world: World, record: str) -> NodeName | None:
+    """Return the one node that holds all the units a launcher asks for; None where that is not known."""
+    held, template = kubevirt.parse_resolved(record) or ({}, {})
+    there = [world.snapshot.claim(ObjectKey(asked.namespace, name)) for name in held]
+    units: Counter[str] = Counter()
+    made: Counter[str] = Counter()
+    nodes: set[NodeName | None] = set()
+    for claim in filter(None, there):
+        offer = world.snapshot.classes.get(claim.class_name)
+        attached = claim.attached_to.admission if claim.attached_to else ""
+        if offer is None or attached != held[ClaimName(claim.meta.name)]:
+            return None
+        nodes.add(claim.node if claim.phase is Phase.BOUND and not claim.meta.deleting else None)
+        units[offer.resource] += claim.count
+        if claim.is_template:
+            made[claim.class_name] += claim.count
+    if None in there or len(nodes) != 1 or made != Counter(template):
+        return None
+    asks = pod_needs.needs(asked.object or {}).amounts
+    names = {offer.resource for offer in world.snapshot.classes.values()}
+    is_covered = all(asks.get(name, 0) <= units[name] for name in names)
+    return nodes.pop() if is_covered else None
 
 
 def _classes(asked: Review, world: World, record: str) -> tuple[list[GPUClass], Premises]:

@@ -22,7 +22,7 @@ class UnstorableError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """One bounding tenant's reservations as stored."""
+    """One tenant's reservations as stored."""
 
     version: str
     book: Book
@@ -79,7 +79,7 @@ class Shelf:
 
         False too when nobody knows what came of it. Raises UnstorableError.
         """
-        if reservations.is_full(stored.book, child, entry, now):
+        if reservations.is_full(stored.book, tenant, child, entry, now):
             raise UnstorableError(
                 f"too many quotas below {tenant} were changed in the last half minute: try again then"
             )

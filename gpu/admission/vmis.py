@@ -13,8 +13,8 @@ from gpu import keys
 from gpu.admission import review
 from gpu.admission.jsonpatch import Editor, Operation
 from gpu.admission.review import About, Cause, Denied, Review
-from gpu.config import Config
-from gpu.model import premises, references, resolving, start_refusals
+from gpu.config import Binding, Config
+from gpu.model import pins, premises, references, resolving, start_refusals
 from gpu.model.references import Entry, Held, OfClass, Place, References, Target
 from gpu.model.resolving import Objection, Resolution, Start
 from gpu.objects import kubevirt
@@ -22,7 +22,7 @@ from gpu.objects.claims import GPUClaim
 from gpu.objects.decode import Fields
 from gpu.objects.kinds import VMIS
 from gpu.objects.meta import ObjectKey
-from gpu.units import ClaimName, ResourceName
+from gpu.units import ClaimName, NodeName, ResourceName
 from gpu.world import World
 
 MOST_TOLD: Final = 20
@@ -96,7 +96,13 @@ def judge(
             f"VM {asked.title}: claim {shown} cannot be read, so nobody knows what it holds: "
             "ask the hoster to mend it"
         )
-    found = resolving.resolve(world.snapshot, start, now, config.grace.attachment)
+    found = resolving.resolve(
+        world.snapshot,
+        start,
+        now,
+        config.grace.attachment,
+        is_requested=config.binding is Binding.REQUEST,
+    )
     if isinstance(found, Resolution):
         return Plan(start=start, found=found)
     return denied(asked, found)
@@ -116,7 +122,7 @@ def denied(asked: Review, found: tuple[Objection, ...]) -> Denied:
         reason="Forbidden",
         message=f"VM {asked.title}: {'; '.join(lines)}",
         causes=causes,
-        about=_about(asked),
+        about=about(asked),
         rests_on=premises.lightest(map(resolving.premises, found)),
     )
 
@@ -127,7 +133,7 @@ def unread(asked: Review, why: str) -> Denied:
         code=review.INVALID,
         reason="Invalid",
         message=f"VM {asked.title}: {why}",
-        about=_about(asked),
+        about=about(asked),
     )
 
 
@@ -137,12 +143,20 @@ def taken(asked: Review) -> Denied:
         code=review.CONFLICT,
         reason="AlreadyExists",
         message=f'{VMIS.resource} "{asked.name}" already exists',
-        about=_about(asked),
+        about=about(asked),
     )
 
 
-def written(asked: Review, plan: Plan, admissions: Mapping[ClaimName, str]) -> list[Operation]:
-    """Return the patch of the VMI; `admissions` are the ids under which its claims are attached."""
+def written(
+    asked: Review,
+    plan: Plan,
+    admissions: Mapping[ClaimName, str],
+    node: NodeName | None = None,
+) -> list[Operation]:
+    """Return the patch of the VMI; `admissions` are the ids under which its claims are attached.
+
+    `node` is where they are, of a start that is bound before it is admitted: the VMI is pinned to it.
+    """
     editor = Editor(asked.object or {})
     found, asks = plan.found, plan.start.references
     annotations = (asked.object or {}).get("metadata", {}).get("annotations") or {}
@@ -152,6 +166,8 @@ def written(asked: Review, plan: Plan, admissions: Mapping[ClaimName, str]) -> l
     for name in sorted(annotations):
         if name.startswith(_OURS) and name not in kept:
             editor.remove((*_ANNOTATIONS, name))
+    if node is not None:
+        editor.put(pins.PATH, pins.narrowed(pins.terms(editor.before), node))
     if not found.is_ours or found.is_repeated:
         return editor.operations
     _write_units(editor, plan)
@@ -205,5 +221,6 @@ class _Units:
         ]
 
 
-def _about(asked: Review) -> About:
+def about(asked: Review) -> About:
+    """Return what a denial is about: the VMI."""
     return About(group=VMIS.group, kind=VMIS.plural, name=asked.name)

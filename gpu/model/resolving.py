@@ -53,6 +53,8 @@ class Resolution:
 
     held: tuple[GPUClaim, ...] = ()
     """By name."""
+    made: tuple[GPUClaim, ...] = ()
+    """Claims that an earlier call has made for units of its template, by name."""
     template: Mapping[ClassName, Units]
     resources: Mapping[ClassName, ResourceName]
     """Of every class of these."""
@@ -68,11 +70,12 @@ class Resolution:
 
 
 def resolve(
-    snapshot: Snapshot, start: Start, now: datetime, grace: float
+    snapshot: Snapshot, start: Start, now: datetime, grace: float, *, is_requested: bool = False
 ) -> Resolution | tuple[Objection, ...]:
     """Return what a start's references stand for, or all that is against it; never empty.
 
-    `grace` are the seconds that a claim waits for the VMI it was attached to.
+    `grace` are the seconds that a claim waits for the VMI it was attached to. `is_requested`: the
+    start is bound before its VMI is there, and units of a class are held for its name, too.
     """
     asked = start.references
     if asked.count > references.MOST_UNITS:
@@ -83,7 +86,9 @@ def resolve(
         claims=_first_paths(asked),
         template={name: (units, asked.first(name)) for name, units in asked.template().items()},
     )
-    looking = _Looking(snapshot=snapshot, start=start, now=now, grace=grace)
+    looking = _Looking(
+        snapshot=snapshot, start=start, now=now, grace=grace, is_requested=is_requested
+    )
     found = (*looking.forms(is_repeated=before is not None), *looking.objections(wanted))
     if found:
         return found
@@ -94,6 +99,7 @@ def resolve(
     classes = {offer.resource for offer in snapshot.classes.values()}
     return Resolution(
         held=held,
+        made=wanted.made,
         template={name: units for name, (units, _) in sorted(wanted.template.items())},
         resources={name: snapshot.classes[name].resource for name in used},
         is_raw=any(asked.raw(classes)),
@@ -137,6 +143,8 @@ class _Wanted:
 
     claims: Mapping[ClaimName, str]
     template: Mapping[ClassName, tuple[Units, str]]
+    made: tuple[GPUClaim, ...] = ()
+    """Template claims that the record names."""
 
 
 def _first_paths(asked: References) -> dict[ClaimName, str]:
@@ -157,10 +165,15 @@ def _before(snapshot: Snapshot, start: Start) -> _Wanted | None:
     if not asked.reserved or record is None:
         return None
     admissions, template = record
+    there = (snapshot.claim(ObjectKey(start.namespace, name)) for name in sorted(admissions))
+    made = tuple(claim for claim in there if claim is not None and claim.is_template)
+    held = admissions.keys() - {claim.meta.name for claim in made}
     more = [name for name, path in asked.held() if path != references.ANNOTATION]
-    if more or asked.template() or not set(asked.listed) <= admissions.keys():
+    if more or asked.template() or not set(asked.listed) <= held:
         return None
-    recorded = [_recorded(snapshot, start, *item) for item in admissions.items()]
+    if not _stand_for(made, template, start, admissions):
+        return None
+    recorded = [_recorded(snapshot, start, name, admissions[name]) for name in sorted(held)]
     recorded += [_of_class(snapshot, *item) for item in template.items()]
     units: Counter[ResourceName] = Counter()
     for item in recorded:
@@ -171,8 +184,23 @@ def _before(snapshot: Snapshot, start: Start) -> _Wanted | None:
         return None
     path = asked.reserved[0].path
     return _Wanted(
-        claims=dict.fromkeys(admissions, path),
+        claims=dict.fromkeys(held, path),
         template={name: (amount, path) for name, amount in template.items()},
+        made=made,
+    )
+
+
+def _stand_for(
+    made: tuple[GPUClaim, ...],
+    template: Mapping[ClassName, Units],
+    start: Start,
+    admissions: Mapping[ClaimName, str],
+) -> bool:
+    """Say whether template claims are this start's, and have the units of the record's classes."""
+    units = {claim.class_name: claim.count for claim in made}
+    is_whole = len(units) == len(made) and (not made or units == dict(template))
+    return is_whole and all(
+        _is_recorded(claim, start, admissions[ClaimName(claim.meta.name)]) for claim in made
     )
 
 
@@ -180,12 +208,18 @@ def _recorded(
     snapshot: Snapshot, start: Start, name: ClaimName, admission: str
 ) -> tuple[ResourceName, int] | None:
     claim = snapshot.claim(ObjectKey(start.namespace, name))
-    found = claim.attached_to if claim else None
-    if claim is None or found is None or found.uid:
-        return None
-    if (found.vmi, found.admission) != (start.name, admission):
+    if claim is None or not _is_recorded(claim, start, admission):
         return None
     return _of_class(snapshot, claim.class_name, claim.count)
+
+
+def _is_recorded(claim: GPUClaim, start: Start, admission: str) -> bool:
+    found = claim.attached_to
+    return found is not None and (found.vmi, found.admission, found.uid) == (
+        start.name,
+        admission,
+        "",
+    )
 
 
 def _of_class(snapshot: Snapshot, name: ClassName, units: Units) -> tuple[ResourceName, int] | None:
@@ -199,6 +233,7 @@ class _Looking:
     start: Start
     now: datetime
     grace: float
+    is_requested: bool
 
     def claim(self, name: ClaimName) -> GPUClaim | None:
         return self.snapshot.claim(ObjectKey(self.start.namespace, name))
@@ -231,8 +266,9 @@ class _Looking:
                 yield Objection(start_refusals.ClaimListedTwice(name, times[name]), path)
             if (against := self._claim(name)) is not None:
                 yield Objection(against, path)
-        if wanted.claims and not self.start.name:
-            yield Objection(start_refusals.NameMissing(len(wanted.claims)), NAME)
+        if not self.start.name and (wanted.claims or self.is_requested):
+            missing = start_refusals.NameMissing(len(wanted.claims), self.is_requested)
+            yield Objection(missing, NAME)
         yield from self._classes(wanted)
         total = self._total(wanted)
         if total > references.MOST_UNITS:

@@ -83,6 +83,8 @@ class NameMissing:
 
     reason: ClassVar[str] = "NameMissing"
     claims: int
+    is_requested: bool = False
+    """Units of a class need a name, too: they are held before the VMI is there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +179,11 @@ def _in_use(name: str, refusal: ClaimInUse) -> str:
 
 def _of_form(refusal: OfForm) -> str:
     match refusal:
+        case NameMissing(_, True):
+            return (
+                "it has no name yet (generateName), and on this cluster GPUs are held for a VM by its "
+                "name before it is started: give it a name"
+            )
         case NameMissing(claims):
             return (
                 f"it has no name yet (generateName) and names {_plural(claims, 'held claim')}, "

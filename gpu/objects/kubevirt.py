@@ -50,7 +50,8 @@ class VMI:
     active_pods: Mapping[str, NodeName] = field(default_factory=dict)
     """Pod uid to node; KubeVirt keeps finished pods in it."""
     admissions: Mapping[ClaimName, str] = field(default_factory=dict)
-    """Held claims the webhook resolved for this start, and the id it gave each attachment."""
+    """Claims the webhook attached for this start, and the id it gave each attachment: held ones, and
+    those it made for the template's units where starts are requested (`binding: request`)."""
     template_units: Mapping[ClassName, Units] = field(default_factory=dict)
     """Units of each class that its template asks for, as the webhook resolved them."""
     is_resolved: bool = False
@@ -145,7 +146,7 @@ def decode_vm(raw: Raw) -> VM:
 def format_resolved(
     admissions: Mapping[ClaimName, str], template_units: Mapping[ClassName, Units] | None = None
 ) -> str:
-    """Write what the webhook resolved, as the annotation holds it: held claims, then classes."""
+    """Write what the webhook resolved, as the annotation holds it: attached claims, then classes."""
     items: list[dict[str, str | int]] = [
         {"claim": name, "admission": admissions[name]} for name in sorted(admissions)
     ]

@@ -1,17 +1,21 @@
 """An API server in memory with claims and VMIs, and the VMI webhook before it."""
 
+import asyncio
 import base64
 import itertools
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
 from gpu import keys
-from gpu.admission.attach import Starts
+from gpu.admission.starting import Limits, Starts
 from gpu.config import Config
 from gpu.objects import claims, kinds, kubevirt
+from gpu.objects.claims import GPUClaim
 from gpu.objects.kinds import Kind
+from gpu.objects.meta import ObjectKey
 from tests import builders
 from tests.admission import starts
 from tests.fakes.cluster import FakeCluster
@@ -41,7 +45,8 @@ class Site:
     clock: FixedClock = field(default_factory=FixedClock)
     stale: dict[str, Json] = field(default_factory=dict)
     stale_vmis: list[Json] | None = None
-    seconds: float = 2.0
+    limits: Limits | None = None
+    config: Config = CONFIG
     _ids: Any = field(default_factory=itertools.count)
 
     def claim(self, name: str = "c", **more: Any) -> None:
@@ -82,10 +87,11 @@ class Site:
     def webhook(self) -> Starts:
         return Starts(
             ask=self.ask,
+            seen=SeenClaims(self),
             writer=self.api,
             clock=self.clock,
-            config=CONFIG,
-            seconds=self.seconds,
+            config=self.config,
+            limits=self.limits,
             new_id=lambda: f"id-{next(self._ids)}",
         )
 
@@ -102,6 +108,29 @@ class Site:
             made = starts.answered(body, response)
             await self.api.create(kinds.VMIS, made)
         return response
+
+
+@dataclass(frozen=True)
+class SeenClaims:
+    """Claims as a watch shows them that lags by nothing."""
+
+    site: Site
+
+    def get(self, key: ObjectKey) -> GPUClaim | None:
+        found = [it for it in self.in_namespace(key.namespace) if it.key == key]
+        return found[0] if found else None
+
+    def in_namespace(self, namespace: str) -> tuple[GPUClaim, ...]:
+        found = (claims.decode(it) for it in self.site.raw(kinds.GPU_CLAIMS))
+        return tuple(it for it in found if it.meta.namespace == namespace)
+
+    def subscribe(self, changed: Callable[[], None]) -> Callable[[], None]:
+        async def follow() -> None:
+            while True:
+                await self.site.api._changed.wait()
+                changed()
+
+        return asyncio.ensure_future(follow()).cancel
 
 
 def codes(response: Json) -> list[str]:
