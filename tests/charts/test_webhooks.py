@@ -7,6 +7,7 @@ import pytest
 from apiserver import admissions
 from apiserver.views import Views
 from gpu import keys
+from gpu.admission import starting
 from gpu.admission.review import Allowed
 from gpu.config import Config
 from tests.apiserver.fakes import FakeSource
@@ -200,6 +201,14 @@ def test_a_start_is_judged_at_creation_alone_and_fails_closed(
     assert (found["failurePolicy"], found["sideEffects"]) == ("Fail", effects)
     assert (found["timeoutSeconds"], found["reinvocationPolicy"]) == (3, "Never")
     assert admissions.WITHIN < 3
+
+
+def test_a_start_that_is_bound_first_may_take_as_long_as_the_leader_is_waited_for(chart: Chart):
+    found = mutating(chart, "binding=request")
+    longest = starting.REQUEST.work + starting.REQUEST.undo
+    assert found[VMS]["timeoutSeconds"] == 10 > longest
+    assert found[LAUNCHERS]["timeoutSeconds"] == 3
+    assert mutating(chart)[VMS]["timeoutSeconds"] > starting.GATE.work + starting.GATE.undo
 
 
 def test_no_mutating_webhook_is_asked_about_the_system(chart: Chart):
