@@ -258,20 +258,21 @@ def _leaving(snapshot: Snapshot) -> Iterator[tuple[ObjectKey, NodeName]]:
 def _rejection(snapshot: Snapshot, pod: Pod, why: Why, until: datetime) -> Rejection:
     assert pod.pinned is not None
     node = snapshot.nodes.get(pod.pinned)
-    uid, namespace = pod.meta.uid, pod.meta.namespace
+    vm = _vm_of(snapshot, pod)
     return Rejection(
-        vm=_vm_of(snapshot, pod),
+        vm=vm,
         vmi=pod.vmi_uid,
-        pod=uid,
+        pod=pod.meta.uid,
         node=RejectedNode(node=pod.pinned, until=until, fingerprint=fingerprint(node)),
         why=why,
         reason=pod.reason or (pod.scheduled.reason if pod.scheduled else ""),
         claims=tuple(
             (claim.meta.name, claim.meta.uid)
             for claim in snapshot.attached
-            if claim.meta.namespace == namespace
+            # By the VM's name: its next start may have taken them over already.
+            if claim.meta.namespace == vm.namespace
             and not claim.is_template
             and claim.attached_to is not None
-            and any(used.uid == uid for used in claim.attached_to.pods)
+            and claim.attached_to.vmi == vm.name
         ),
     )

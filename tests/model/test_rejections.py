@@ -128,8 +128,14 @@ def test_template_claims_go_with_their_vmi_and_are_not_among_those_that_note_it(
         a_claim("x", on="n1", attached=noted),
         a_claim("t", on="n1", attached=noted, template=True),
     ]
-    other = a_claim("y", on="n1", attached=attachment("vm", pods={"q": "n1"}))
+    other = a_claim("y", on="n1", attached=attachment("other", pods={"q": "n1"}))
     (found,) = look(a_scene(refused(), claims=[*own, other])).kept
+    assert [name for name, _ in found.claims] == ["x"]
+
+
+def test_a_claim_that_the_next_start_of_the_vm_has_taken_over_already_notes_it_too():
+    taken = a_claim("x", on="n1", attached=attachment("vm", uid="next", pods={}))
+    (found,) = look(a_scene(refused(), vmi="gone", claims=[taken])).kept
     assert [name for name, _ in found.claims] == ["x"]
 
 
