@@ -31,7 +31,7 @@ class ClaimDeleting:
 
 @dataclass(frozen=True, slots=True)
 class ClaimInUse:
-    """A held claim is not attached to this start: another VM uses it, or that is not recorded yet."""
+    """A held claim is not attached to this start yet, or what ran with it before may not be over."""
 
     reason: ClassVar[str] = "ClaimInUse"
     claim: ClaimName
@@ -136,7 +136,10 @@ def _about_claim(found: OfClaim) -> str:
                 "wait until one made for this start is gone"
             )
         case ClaimInUse(claim):
-            return f"claim {claim} is used by another VM: wait until that has ended"
+            return (
+                f"claim {claim} is still used by another VM, or by an earlier run of this one: wait until "
+                "that has ended, or ask the hoster for its node"
+            )
         case ClaimPending(claim):
             return (
                 f"claim {claim} is an order that waits for units: see why in its condition Waiting"

@@ -277,6 +277,21 @@ def is_of(claim: GPUClaim, vmi: VMI) -> bool:
     )
 
 
+def still_used(draft: Draft, start: Start) -> tuple[GateReason, ...]:
+    """Return its held claims that a pod from before it may use: another VM's, or an earlier run's."""
+    return tuple(
+        gate_reasons.ClaimInUse(ClaimName(claim.meta.name))
+        for claim in start.held
+        if claim.attached_to
+        and any(
+            not pod.ended
+            and pod.uid not in start.vmi.active_pods
+            and guests.is_open(draft.snapshot, claim.meta.namespace, pod.uid)
+            for pod in claim.attached_to.pods
+        )
+    )
+
+
 def _has_other_pod(draft: Draft, vmi: VMI, pod: Pod, claims: Iterable[GPUClaim]) -> bool:
     """Say whether another pod of the VMI may run: its temporary pod may not be over yet.
 

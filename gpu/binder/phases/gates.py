@@ -136,7 +136,10 @@ def _age(scene: Scene, start: Start) -> Age:
 
 def _seat(gate: _Gate, start: Start, where: Reach) -> NodeName | Reasons:
     """Return the node for a start, or every reason why it waits."""
-    tied: Reasons = (refusals.GuestMayRun(),) if where.is_tied else ()
+    tied: Reasons = ()
+    if where.is_tied:
+        # An end that mostly is on its way: stopping this VM would change nothing.
+        tied = starts.still_used(gate.scene.draft, start) or (refusals.GuestMayRun(),)
     if start.barred or tied:
         return tuple(dict.fromkeys((*start.barred, *tied)))
     draft = gate.scene.draft

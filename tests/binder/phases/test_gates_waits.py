@@ -89,10 +89,10 @@ BARRED = {
         [own("a", phase="Pending", nodeName=None)],
         ["ClaimPending"],
     ),
-    "an earlier pod of a held claim may run": (
+    "a pod that had a held claim before may run": (
         HELD,
         [own("a", pods={"pod-vm": "", "old": "n1"})],
-        ["GuestMayRun"],
+        ["ClaimInUse"],
     ),
     "another claim is attached to an earlier VMI of the name": (
         HELD,
