@@ -27,7 +27,7 @@ class Api(FakeCluster):
         super().__init__()
         self.counts: Counter[Kind] = Counter()
         self.illegal: list[str] = []
-        """Writes of a leader that the CRD's rules refuse: always a bug of the binder."""
+        """Writes of a leader that the CRD's rules refuse, or the contract: always a bug of the binder."""
         self.decoded: dict[tuple[str, str], Any] = {}
         """Typed views by uid and version, which never change; for all watches."""
         self.fenced = 0
@@ -88,6 +88,13 @@ class Api(FakeCluster):
             self._admit_pin(live, made)
         return made
 
+    async def delete(self, kind: Kind, name: str, namespace: str | None = None, **how: Any) -> None:
+        """Delete as a leader does: never what waits at the gate, nor a launcher that runs."""
+        found = self.find(kind, ObjectKey(namespace or "", name))
+        if found is not None and found["metadata"]["uid"] == how.get("uid"):
+            self.illegal += _ended(kind, found, self.all(kinds.PODS))
+        await super().delete(kind, name, namespace, **how)
+
     def _admit_pin(self, old: Raw, new: Raw) -> None:
         """Refuse a pin of an earlier term: it cannot be undone."""
         if old["spec"].get("schedulingGates") == new["spec"].get("schedulingGates"):
@@ -112,6 +119,28 @@ class Api(FakeCluster):
             self.fenced += 1
             message = f"{what}: term {term}, {leading} places now"
             raise errors.from_status({"code": 422, "reason": "Invalid", "message": message})
+
+
+def _ended(kind: Kind, found: Raw, pods: list[Raw]) -> list[str]:
+    """Return why a leader may not delete an object."""
+    name = f"{found['metadata'].get('namespace', '')}/{found['metadata']['name']}"
+    if kind == kinds.PODS:
+        if found["spec"].get("schedulingGates"):
+            return [f"deleted pod {name}, which waits at the gate"]
+        return [f"deleted pod {name}, which runs"] if _runs(found) else []
+    listed = (found.get("status") or {}).get("activePods") or {}
+    mine = [pod for pod in pods if pod["metadata"]["uid"] in listed]
+    is_gated = mine and all(pod["spec"].get("schedulingGates") for pod in mine)
+    if kind == kinds.VMIS and is_gated:
+        return [f"deleted VMI {name}, whose launcher waits at the gate"]
+    return []
+
+
+def _runs(pod: Raw) -> bool:
+    return bool(pod["spec"].get("nodeName")) and pod["status"]["phase"] not in {
+        "Succeeded",
+        "Failed",
+    }
 
 
 def _illegal(before: Raw, after: Raw) -> str:

@@ -24,10 +24,13 @@ async def one_pass(leaders: Leaders, judge: Judge) -> tuple[PassReport | None, l
     """Run an undisturbed pass and judge it closely."""
     before = dict(judge.stands)
     ended = len(leaders.site.ended)
+    refused = judge.refusals.unseen()
     report, wrong = await leaders.undisturbed()
     wrong += judge.look()
     leader = leaders.site.leader
     if report is not None and leader is not None and not wrong:
+        if leader.config.enabled and not report.quarantined:
+            judge.refusals.note(refused, leader)
         wrong += closely.look(leaders.site, judge, before, report)
         if leader.config.enabled:
             wrong += closely.guests(leaders.site, leaders.site.ended[ended:])
@@ -94,7 +97,7 @@ def _mend(site: Site) -> None:
         for node in site.api.all(kinds.NODES):
             site.api.edit(kinds.NODES, node, lambda it: it.update(spec={}))
     for machine in site.machines.values():
-        machine.agent = "honest"
+        machine.agent, machine.refuses = "honest", False
         machine.down.clear()
         if machine.on and not machine.connected:
             machine.connected, machine.since = True, site.clock.monotonic()

@@ -29,7 +29,7 @@ def look(site: Site, judge: Judge, before: Stands, report: PassReport) -> list[s
     }
     wrong = _over_budget(site, bound)
     wrong += _nodes(site, judge, bound)
-    wrong += _pins(site, judge)
+    wrong += _pins(site, judge) + _sent_back(judge, before)
     if not report.failed and not report.quarantined:
         wrong += _lost_first(site, judge, bound)
     return wrong + _guard(site, judge)
@@ -117,6 +117,19 @@ def _pins(site: Site, judge: Judge) -> list[str]:
                     f"of {resource} now; {in_use[seat.node, resource]} are spoken for"
                 )
     return wrong
+
+
+def _sent_back(judge: Judge, before: Stands) -> list[str]:
+    """No launcher and no set went to a node that had refused it lately and is as it was."""
+    wrong = []
+    for seat in judge.launchers.fresh:
+        uids = frozenset(uid for uid, stand in judge.stands.items() if stand.vm == seat.vm)
+        wrong.append(judge.refusals.wrong(seat.vm, seat.node, uids))
+    for uid, stand in judge.stands.items():
+        came = uid not in before or (before[uid].phase, before[uid].node) != ("Bound", stand.node)
+        if stand.phase == "Bound" and stand.vm and came:
+            wrong.append(judge.refusals.wrong(stand.vm, stand.node, frozenset({uid})))
+    return [words for words in wrong if words]
 
 
 def _lost_first(site: Site, judge: Judge, bound: Stands) -> list[str]:

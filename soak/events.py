@@ -208,6 +208,14 @@ def plugin_back(site: Site) -> None:
         machines.report_node(site.api, site.clock, machine)
 
 
+def kubelet_refuses(site: Site) -> None:
+    """A kubelet takes no launcher any more, whatever its node says; or it does again."""
+    machine = site.pick(it for it in site.machines.values() if it.refuses)
+    if machine is None:
+        machine = site.pick(site.machines.values())
+    machine.refuses = not machine.refuses
+
+
 def agent_changes(site: Site) -> None:
     machine = site.pick(site.machines.values())
     machine.agent = site.pick(("honest", "honest", "silent", "empty", "small", "strange"))
@@ -300,6 +308,7 @@ EVENTS: Final[dict[str, tuple[Event, float]]] = {
     "untaint": (untaint, 1.2),
     "plugin away": (plugin_away, 0.6),
     "plugin back": (plugin_back, 1),
+    "kubelet refuses": (kubelet_refuses, 1),
     "agent changes": (agent_changes, 1.2),
     "retire": (retire, 0.2),
     "delete class": (delete_class, 0.3),

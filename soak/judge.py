@@ -11,6 +11,7 @@ from typing import Any
 from gpu.objects import kinds
 from soak import finish, starts
 from soak.launchers import Launchers
+from soak.refusals import Refusals
 from soak.site import Raw, Site
 
 Place = tuple[str, str]
@@ -55,19 +56,22 @@ class Judge:
     named: dict[str, str] = field(default_factory=dict)
     """By claim: the VM that names it now. Both as `namespace/name`."""
     launchers: Launchers = field(init=False)
+    refusals: Refusals = field(init=False)
     _seen: tuple[int, ...] = ()
     _vms: dict[str, str] = field(default_factory=dict)
     """By uid: the VM that used or named a claim last, even when it does no more."""
 
     def __post_init__(self) -> None:
         self.launchers = Launchers(self.site)
+        self.refusals = Refusals(self.site)
 
     def look(self) -> list[str]:
         """Compare with the last look."""
         api = self.site.api
-        wrong = [f"a leader sent what the CRD refuses: {words}" for words in api.illegal]
+        wrong = [f"a leader sent what it may not: {words}" for words in api.illegal]
         api.illegal.clear()
         self.launchers.refresh()
+        self.refusals.refresh()
         seen = tuple(api.counts[it] for it in (kinds.GPU_CLAIMS, kinds.GPU_CLASSES, kinds.VMS))
         if seen != self._seen or self.launchers.fresh:
             self._seen = seen

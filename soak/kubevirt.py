@@ -193,9 +193,13 @@ def _run(site: Site, vmi: Raw, pod: Raw) -> None:
             guest.units.get(resource, 0) for guest in site.guests if guest.node == machine.name
         )
         if resource in machine.down or machine.units.get(resource, 0) < taken + amount:
-            _refuse(site, pod, "UnexpectedAdmissionError")
+            _refuse(site, vmi, pod, "UnexpectedAdmissionError")
             return
     meta = vmi["metadata"]
+    if machine.refuses or site.chance(0.08, f"refused {meta['name']}"):
+        lacks = ("UnexpectedAdmissionError", "OutOfcpu", *(f"OutOf{name}" for name in units))
+        _refuse(site, vmi, pod, site.rng.choice(lacks))
+        return
     site.guests.append(
         Guest(
             pod=pod["metadata"]["uid"],
@@ -212,10 +216,17 @@ def _run(site: Site, vmi: Raw, pod: Raw) -> None:
     site.api.edit(kinds.PODS, pod, lambda it: it["status"].update({"phase": "Running"}))
 
 
-def _refuse(site: Site, pod: Raw, reason: str) -> None:
+def _refuse(site: Site, vmi: Raw, pod: Raw, reason: str) -> None:
+    """Kubelet does not take it; KubeVirt may take pod and VMI away before anybody has looked."""
     site.tally["launchers refused"] += 1
     told = {"phase": "Failed", "reason": reason}
     site.api.edit(kinds.PODS, pod, lambda it: it["status"].update(told))
+    site.refused[pod["metadata"]["uid"]] = (site.api.version, site.clock.monotonic())
+    if site.chance(0.3, f"at once {pod['metadata']['name']}"):
+        _end(site, vmi, "Failed")
+        site.api.erase(kinds.PODS, pod)
+        site.api.erase(kinds.VMIS, vmi)
+        site.tally["refused and gone at once"] += 1
 
 
 def _end(site: Site, vmi: Raw, phase: str) -> None:

@@ -68,6 +68,7 @@ class Leaders:
     ) -> tuple[PassReport | None, list[str]]:
         """Have a leader run a pass; returns its report and what it did wrong."""
         self.passes += 1
+        self.site.looked = self.site.api.version
         report = await leader.once(forced=forced)
         if leader.task is not None:
             self.site.old.append(leader)

@@ -153,9 +153,9 @@ class Line:
     def _touch(self, kind: Kind, key: ObjectKey | None) -> None:
         found = self.api.find(kind, key) if key is not None else None
         if found is not None and kind != kinds.VMIS:
-            count = str(self.api.version)
+            touched = {"touched": str(self.api.version)}
             self.api.edit(
-                kind, found, lambda it: it["metadata"].update({"annotations": {"touched": count}})
+                kind, found, lambda it: it["metadata"].setdefault("annotations", {}).update(touched)
             )
 
 

@@ -56,6 +56,8 @@ class Machine:
     """When it was last connected or cut off."""
     down: set[str] = field(default_factory=set)
     """Resources whose device plugin is away."""
+    refuses: bool = False
+    """Its kubelet takes no launcher, whatever is free."""
     agent: str = "honest"
     """honest, silent, empty, small, or strange: heldBy names pods that hold nothing as well."""
 

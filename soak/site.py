@@ -69,6 +69,10 @@ class Site:
     host_deletes_records: bool = False
     ended: list[str] = field(default_factory=list)
     """VMIs that leaders deleted, by key."""
+    refused: dict[str, tuple[int, float]] = field(default_factory=dict)
+    """Launchers that a kubelet refused, by uid: the version of the API server then, and when."""
+    looked: int = -1
+    """The version when a leader last began a pass."""
     replays: Path | None = None
     """Where every pass is saved."""
     most_claims: int = 25
