@@ -112,6 +112,7 @@ WAITS = {
     "ClaimMissing",
     "ClaimNameTaken",
     "ClaimPending",
+    "ClaimsUnreadable",
     "NoRoomForPod",
     "NodesRefused",
     "PodFitsNowhere",
@@ -139,12 +140,15 @@ EVENTS = {
     "PlanRefused",
     "Pinned",
     "Ungated",
+    "StartRefused",
+    "AwaitsUncordon",
     "LauncherRefused",
     "LauncherUnschedulable",
     "QuotaReadable",
     "QuotaUnreadable",
 }
 RULES = {
+    "AnswerAstray",
     "BookedTwice",
     "SetSplit",
     "OverBudget",

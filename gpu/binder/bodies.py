@@ -9,6 +9,7 @@ from typing import Any
 
 from gpu import keys, settings
 from gpu.binder import changes, conditions, results
+from gpu.binder.answer_changes import Answer, ForgetRequest, OwnClaim
 from gpu.binder.rejection_changes import Reject
 from gpu.objects import claims, meta
 from gpu.objects.binders import GPUBinder
@@ -21,7 +22,7 @@ from gpu.objects.kinds import (
     WORKLOAD_MONITORS,
     WORKLOADS,
 )
-from gpu.objects.meta import Condition
+from gpu.objects.meta import Condition, OwnerRef
 
 Body = dict[str, Any]
 
@@ -32,7 +33,10 @@ def finalizers(change: changes.Finalizer, version: str) -> Body:
 
 
 def claim_status(change: changes.ClaimStatus, version: str, term: int) -> Body:
-    """Return the merge patch of a claim's status. A phase is placement: the term goes with it."""
+    """Return the merge patch of a claim's status. A phase is placement: the term goes with it.
+
+    So it does with an answer: an old leader promises no node any more.
+    """
     after = results.after(change)
     status: Body = {
         "reasons": list(after.reasons) or None,
@@ -48,15 +52,42 @@ def claim_status(change: changes.ClaimStatus, version: str, term: int) -> Body:
         }
         if after.displaced is not None:
             status["displaced"] = _displaced(after.displaced)
-    elif not change.claim.has_status:
+    elif isinstance(change, Answer) or not change.claim.has_status:
         status |= {"phase": after.phase.value, "term": term}
     if isinstance(change, changes.Attach | changes.Detach) or (
         isinstance(change, changes.Place) and change.attachment is not None
     ):
         status["attachedTo"] = claims.format_attachment(after.attached_to)
+    if _is_about_request(change):
+        status["bindRequest"] = claims.format_request(after.bind_request)
     if isinstance(change, Reject):
         status["rejectedNodes"] = claims.format_rejected(after.rejected_nodes)
     return {"metadata": {"resourceVersion": version}, "status": status}
+
+
+def _is_about_request(change: changes.ClaimStatus) -> bool:
+    if isinstance(change, changes.Detach):
+        return change.claim.bind_request is not None
+    if isinstance(change, changes.Place):
+        return change.answer is not None
+    return isinstance(change, Answer | ForgetRequest)
+
+
+def owned(change: OwnClaim, version: str) -> Body:
+    """Return the merge patch that gives a template claim the VMI that came as its owner."""
+    others = [one for one in change.claim.meta.owners if not one.controller]
+    owners = [*map(_owner, others), _owner(change.owner) | {"blockOwnerDeletion": True}]
+    return {"metadata": {"ownerReferences": owners, "resourceVersion": version}}
+
+
+def _owner(found: OwnerRef) -> Body:
+    return {
+        "apiVersion": found.api_version,
+        "kind": found.kind,
+        "name": found.name,
+        "uid": found.uid,
+        "controller": found.controller,
+    }
 
 
 def record(change: changes.WriteRecord) -> Body:

@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import assert_never
 
 from gpu import keys
+from gpu.binder.answer_changes import Answer, ForgetRequest, OwnClaim
 from gpu.binder.confirms import Confirm
 from gpu.binder.rejection_changes import DeletePod, Reject
 from gpu.binder.start_changes import CreateClaim, ExplainGated, Pin
@@ -17,7 +18,7 @@ from gpu.model.refusals import Refusal
 from gpu.model.signs import Missing
 from gpu.model.usage import Record
 from gpu.objects.binders import GPUBinder
-from gpu.objects.claims import Alarm, Attachment, Cause, Displaced, GPUClaim
+from gpu.objects.claims import Alarm, Attachment, BindRequest, Cause, Displaced, GPUClaim
 from gpu.objects.classes import GPUClass
 from gpu.objects.kinds import (
     CONFIG_MAPS,
@@ -97,6 +98,8 @@ class Place:
     """Of a move: what it left and why; None leaves what is stored."""
     attachment: Attachment | None = None
     """Of a start: the VMI that uses it from now on, and its launcher; None leaves what is stored."""
+    answer: BindRequest | None = None
+    """Of a start that is answered: its request with the result; None leaves what is stored."""
     confirm: tuple[Confirm, ...] = ()
 
 
@@ -126,7 +129,7 @@ class Attach:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Detach:
-    """End a claim's attachment: it is held for a VM that is off."""
+    """End a claim's attachment, and a request with it: it is held for a VM that is off."""
 
     claim: GPUClaim
     why: Detached
@@ -242,6 +245,8 @@ class DeleteClaim:
 
     claim: GPUClaim
     set_id: SetId
+    version: str = ""
+    """It goes as it was then, or not at all; empty where its uid is enough."""
     confirm: tuple[Confirm, ...] = ()
 
 
@@ -276,6 +281,8 @@ Placement = Place | Lose
 """Changes of phase or node: they carry the term, and the checker judges them."""
 ClaimStatus = (
     Placement
+    | Answer
+    | ForgetRequest
     | Attach
     | Detach
     | Reject
@@ -290,7 +297,8 @@ Finalizer = AddFinalizer | DropFinalizer
 Usage = WriteRecord | DropRecord | WriteMonitor
 Derived = ReportClass | ReportNode | WriteSettings | ReportBinder
 OfPod = Pin | DeletePod
-Change = Finalizer | ClaimStatus | CreateClaim | OfPod | EndGuest | DeleteClaim | Usage | Derived
+OfTemplate = CreateClaim | OwnClaim | DeleteClaim
+Change = Finalizer | ClaimStatus | OfTemplate | OfPod | EndGuest | Usage | Derived
 
 SETTINGS_KEY = ObjectKey(keys.SETTINGS_NAMESPACE, keys.SETTINGS_NAME)
 
@@ -351,7 +359,7 @@ def _derived_target(change: Derived) -> Target:
 
 def set_of(change: Change) -> SetId:
     """Return the set a change belongs to; an object that is no claim is a set of its own."""
-    if isinstance(change, ClaimStatus | CreateClaim | OfPod | EndGuest | DeleteClaim):
+    if isinstance(change, ClaimStatus | OfTemplate | OfPod | EndGuest):
         return change.set_id
     target = target_of(change)
     return object_set(target.kind, target.key)

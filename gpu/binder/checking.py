@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from gpu.binder import results
+from gpu.binder.answer_changes import Answer
 from gpu.binder.changes import Change, ClaimStatus, Placement
 from gpu.binder.start_changes import CreateClaim, Pin
 from gpu.model import invariants
@@ -37,7 +38,7 @@ class Checker:
 
     def judge(self, wanted: Sequence[Change]) -> tuple[Violation, ...]:
         """Return what a plan breaks; a plan that places nothing costs nothing."""
-        if not any(isinstance(change, Placement | CreateClaim | Pin) for change in wanted):
+        if not any(isinstance(change, Placement | Answer | CreateClaim | Pin) for change in wanted):
             return ()
         planned = (
             _after(change) for change in wanted if isinstance(change, ClaimStatus | CreateClaim)

@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from gpu.binder import changes, conditions, results, standing
+from gpu.binder.answer_changes import Answer
 from gpu.binder.changes import Change, ClaimStatus
 from gpu.binder.rejection_changes import Reject
 from gpu.binder.start_changes import ExplainGated, Pin
 from gpu.model import refusals
 from gpu.model.rejections import Why
 from gpu.objects import meta
+from gpu.objects.claims import BindResult
 from gpu.objects.kinds import GPU_BINDERS, GPU_CLAIMS, GPU_CLASSES, VMIS, Kind
 from gpu.objects.meta import Condition, ObjectKey
 from gpu.ports import Recorder
@@ -30,6 +32,8 @@ RECORD_DROPPED: Final = "UsageRecordDropped"
 PLAN_REFUSED: Final = "PlanRefused"
 PINNED: Final = "Pinned"
 UNGATED: Final = "Ungated"
+START_REFUSED: Final = "StartRefused"
+AWAITS_UNCORDON: Final = "AwaitsUncordon"
 REASONS: Final = (
     *(how.value for how in changes.How),
     LOST,
@@ -42,6 +46,8 @@ REASONS: Final = (
     PLAN_REFUSED,
     PINNED,
     UNGATED,
+    START_REFUSED,
+    AWAITS_UNCORDON,
     *(why.value for why in Why),
 )
 """Reasons of Events that are not reasons of a condition or codes of a refusal as well."""
@@ -106,6 +112,7 @@ def of(change: Change) -> tuple[News, ...]:
             return (_let_go(change),)
         case (
             Reject()
+            | Answer()
             | changes.Place()
             | changes.Lose()
             | changes.Detach()
@@ -161,6 +168,8 @@ def _told(change: ClaimStatus) -> tuple[str, str, bool] | None:
         case changes.Detach():
             words = f"its VM is over ({change.why.value}): {_evidence(change.evidence)}"
             return DETACHED, words, False
+        case Answer():
+            return _answered(change)
         case changes.Degrade(cause=None):
             had = conditions.reason_of(change.claim, conditions.DEGRADED)
             return (RECOVERED, f"its node keeps it again: no more {had}", False) if had else None
@@ -176,6 +185,16 @@ def _turned(change: ClaimStatus) -> tuple[str, str, bool] | None:
         if found is not None and found.reason != conditions.reason_of(change.claim, kind):
             return found.reason, found.message, True
     return None
+
+
+def _answered(change: Answer) -> tuple[str, str, bool] | None:
+    """Tell of a start that is refused or waits; of a claim that was made for it its VM's owner is told."""
+    if change.claim.is_template:
+        return None
+    vm, words = change.request.vmi, change.request.message
+    if change.request.result is BindResult.REFUSED:
+        return START_REFUSED, f"VM {vm} is not started: {words}", True
+    return (AWAITS_UNCORDON, f"VM {vm}: {words}", False) if change.awaits_uncordon else None
 
 
 def _placed(change: changes.Place) -> str:

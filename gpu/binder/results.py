@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from gpu.binder import changes, conditions
+from gpu.binder.answer_changes import Answer, ForgetRequest
 from gpu.binder.changes import ClaimStatus, Placement
 from gpu.binder.conditions import Story
 from gpu.binder.rejection_changes import Reject
@@ -25,7 +26,10 @@ def after(change: ClaimStatus) -> GPUClaim:
         case changes.Attach():
             return replace(claim, attached_to=change.attachment)
         case changes.Detach():
-            return replace(claim, attached_to=None)
+            return replace(claim, attached_to=None, bind_request=None)
+        case Answer() | ForgetRequest():
+            told = change.request if isinstance(change, Answer) else None
+            return replace(claim, bind_request=told)
         case Reject():
             return replace(claim, rejected_nodes=change.nodes)
         case (
@@ -51,6 +55,7 @@ def _placed(claim: GPUClaim, change: Placement) -> GPUClaim:
         bound_at=change.at,
         displaced=change.displaced or claim.displaced,
         attached_to=change.attachment or claim.attached_to,
+        bind_request=change.answer or claim.bind_request,
     )
     return _told(bound, conditions.bound(claim, change.node, change.how, change.at))
 

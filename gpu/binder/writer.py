@@ -17,6 +17,7 @@ from typing import Final, assert_never
 
 from gpu import keys
 from gpu.binder import bodies, changes, confirming, start_bodies
+from gpu.binder.answer_changes import OwnClaim
 from gpu.binder.bodies import Body
 from gpu.binder.changes import Change, Target
 from gpu.binder.fence import Fence
@@ -116,7 +117,7 @@ class ChangeWriter:
                 if isinstance(change, DeletePod):  # bound nowhere or ended: it goes at once
                     self.view.gone(PODS, change.pod.meta.key, change.pod.meta.uid)
                 return None
-            case CreateClaim() | Pin():
+            case CreateClaim() | Pin() | OwnClaim():
                 return await self._start(change)
             case changes.WriteRecord() | changes.WriteMonitor():
                 return await self._usage(change)
@@ -140,10 +141,26 @@ class ChangeWriter:
             target.key.name,
             target.key.namespace or None,
             uid=target.uid,
-            resource_version=_version_to_delete(change),
+            resource_version=self._version_to_delete(change),
         )
 
-    async def _start(self, change: CreateClaim | Pin) -> Body:
+    def _version_to_delete(self, change: Change) -> str | None:
+        """Return the version an object must have to be deleted; None where only its uid counts."""
+        match change:
+            case changes.EndGuest():
+                return change.version
+            case DeletePod():
+                return change.pod.meta.resource_version
+            case changes.DeleteClaim() if change.version:
+                return self._version(GPU_CLAIMS, change.claim.key, change.version)
+            case _:
+                return None
+
+    async def _start(self, change: CreateClaim | Pin | OwnClaim) -> Body:
+        if isinstance(change, OwnClaim):
+            meta = change.claim.meta
+            version = self._version(GPU_CLAIMS, meta.key, meta.resource_version)
+            return await self._patch(change, bodies.owned(change, version))
         if isinstance(change, Pin):
             return await self._patch(change, start_bodies.pin(change, self.fence.term))
         body = start_bodies.template_claim(change)
@@ -209,14 +226,3 @@ class ChangeWriter:
 
     def _version(self, kind: Kind, key: ObjectKey, decided_on: str) -> str:
         return self._versions.get((kind, key), decided_on)
-
-
-def _version_to_delete(change: Change) -> str | None:
-    """Return the version an object must have to be deleted; None where only its uid counts."""
-    match change:
-        case changes.EndGuest():
-            return change.version
-        case DeletePod():
-            return change.pod.meta.resource_version
-        case _:
-            return None

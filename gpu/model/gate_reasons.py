@@ -96,7 +96,16 @@ class StartsFail:
     until: datetime
 
 
-OfClaim = ClaimMissing | ClaimDeleting | ClaimInUse | ClaimPending | ClaimNameTaken
+@dataclass(frozen=True, slots=True)
+class ClaimsUnreadable:
+    """A claim in the cluster cannot be read, so nobody knows what is free: a start is refused for it."""
+
+    reason: ClassVar[str] = "ClaimsUnreadable"
+
+
+OfClaim = (
+    ClaimMissing | ClaimDeleting | ClaimInUse | ClaimPending | ClaimNameTaken | ClaimsUnreadable
+)
 OfPod = RawNameDenied | NoRoomForPod | PodFitsNowhere | NodesRefused | StartsFail
 GateReason = Refusal | OfClaim | OfPod
 
@@ -143,6 +152,11 @@ def _about_claim(found: OfClaim) -> str:
         case ClaimPending(claim):
             return (
                 f"claim {claim} is an order that waits for units: see why in its condition Waiting"
+            )
+        case ClaimsUnreadable():
+            return (
+                "a claim in this cluster cannot be read, and nothing is placed until it can be: ask "
+                "the hoster to mend it"
             )
         case ClaimNameTaken(claim):
             return (

@@ -7,7 +7,7 @@ can write an owner reference. A pod of which nobody knows that it ended may run.
 from dataclasses import replace
 from enum import StrEnum
 
-from gpu.model import coverage, evidence
+from gpu.model import bind_requests, coverage, evidence
 from gpu.model.evidence import Witness
 from gpu.model.sets import ClaimSet
 from gpu.model.signs import Proof
@@ -21,11 +21,11 @@ class Guest(StrEnum):
     OFF = "Off"
     """Attached to nothing, or its VMI never came or is over and every pod has ended."""
     GATED = "Gated"
-    """Its VMI is there, and no pod of it has passed our gate."""
+    """Its VMI is there, and no pod of it has passed our gate; nor is it pinned to a node itself."""
     PROVISIONING = "Provisioning"
     """Its volumes are made where a temporary pod of it is, or was, and its launcher has not come."""
     STARTING = "Starting"
-    """A pod has passed the gate, and the guest does not run yet."""
+    """A pod has passed the gate, or the VMI was promised its node; the guest does not run yet."""
     RUNNING = "Running"
     """The guest runs, or may: a phase nobody knows counts."""
     ENDING = "Ending"
@@ -46,7 +46,23 @@ def of(snapshot: Snapshot, item: ClaimSet) -> Guest:
     )
     if passed:
         return Guest.PROVISIONING if vmi.provisioning else Guest.STARTING
-    return Guest.PROVISIONING if _is_provisioned(snapshot, item, vmi) else Guest.GATED
+    if _is_provisioned(snapshot, item, vmi):
+        return Guest.PROVISIONING
+    return Guest.STARTING if is_promised(snapshot, item) else Guest.GATED
+
+
+def is_promised(snapshot: Snapshot, item: ClaimSet) -> bool:
+    """Say whether the VMI is there, pinned to the node that its request was answered with, without a pod.
+
+    It goes to no other node. Once it lists a pod, that says where it is.
+    """
+    if not item.has_request:
+        return False
+    vmi = vmi_of(snapshot, item)
+    if vmi is None or vmi.ended or vmi.meta.deleting:
+        return False
+    pods = (is_open(snapshot, vmi.meta.namespace, uid) for uid in vmi.active_pods)
+    return not any(pods) and any(map(bind_requests.is_promised, item.claims))
 
 
 def _is_provisioned(snapshot: Snapshot, item: ClaimSet, vmi: VMI) -> bool:

@@ -59,6 +59,11 @@ def is_gated(claim: GPUClaim) -> bool:
     return claim.phase is Phase.BOUND and any(item.type == _WAITING for item in claim.conditions)
 
 
+def is_requested(claim: GPUClaim) -> bool:
+    """Say whether a claim carries a bind request, answered or not."""
+    return claim.bind_request is not None
+
+
 def is_stray(claim: GPUClaim) -> bool:
     """Say whether a claim was made for a VM's start and nothing uses it."""
     return claim.is_template and claim.attached_to is None and not claim.meta.deleting
@@ -77,6 +82,7 @@ _MARKS: Final[Mapping[str, Callable[[GPUClaim], bool]]] = {
     "degraded": is_degraded,
     "gated": is_gated,
     "rejected": is_rejected,
+    "requested": is_requested,
     "strays": is_stray,
     "holders": is_holder,
 }
@@ -171,6 +177,11 @@ class Indexed:
     def rejected(self) -> tuple[GPUClaim, ...]:
         """Claims with nodes that refused their launcher, over or not, in key order."""
         return self.indexed().marked["rejected"]
+
+    @property
+    def requested(self) -> tuple[GPUClaim, ...]:
+        """Claims with a bind request, answered or not, in key order."""
+        return self.indexed().marked["requested"]
 
     @property
     def strays(self) -> tuple[GPUClaim, ...]:

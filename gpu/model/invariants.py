@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Final
 
 from gpu import keys
-from gpu.model import naive, pinning
+from gpu.model import answering, naive, pinning
 from gpu.model.naive import Amounts, Claims, Cluster, Place, Usage, vm_of
 from gpu.model.pinning import Pinned
 from gpu.objects.claims import GPUClaim, Phase
@@ -42,6 +42,7 @@ class Rule(StrEnum):
     WRONG_CLASS = "WrongClass"
     WRONG_STEP = "WrongStep"
     PIN_ASTRAY = "PinAstray"
+    ANSWER_ASTRAY = "AnswerAstray"
     BLIND = "Blind"
     """Something was placed while a claim could not be read."""
 
@@ -132,6 +133,7 @@ def judge(
         found += _splits(plan)
     astray = pinning.astray(cluster, {**cluster.changed, **after}, plan.pins)
     found += (Violation(Rule.PIN_ASTRAY, words) for words in astray)
+    found += (Violation(Rule.ANSWER_ASTRAY, words) for words in answering.astray(cluster, after))
     if plan.come or plan.pins:
         found += _nodes(plan)
         found += _classes(plan)

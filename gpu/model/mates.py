@@ -8,7 +8,7 @@ none of them is in use: a launcher at the gate uses nothing. Where neither can b
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gpu.model import coverage, placement, rejections, sets
+from gpu.model import bind_requests, coverage, placement, rejections, sets
 from gpu.model.ledger import Holder
 from gpu.model.sets import ClaimSet
 from gpu.model.snapshot import Draft
@@ -74,6 +74,8 @@ def _is_idle(draft: Draft, mate: GPUClaim) -> bool:
     attachment = mate.attached_to
     if attachment is None:
         return True
+    if bind_requests.is_promised(mate):
+        return False
     vmi = draft.snapshot.vmis.get(ObjectKey(mate.meta.namespace, attachment.vmi))
     if vmi is None or vmi.meta.uid != attachment.uid or vmi.started or vmi.ended:
         return False

@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from gpu.config import Grace
-from gpu.model import evidence, guests, rejections
+from gpu.model import bind_requests, evidence, guests, rejections
 from gpu.model.evidence import Witness
 from gpu.model.rejections import Rejections
 from gpu.model.sets import ClaimSet
 from gpu.model.sightings import Sightings
-from gpu.model.signs import Missing, Proof
+from gpu.model.signs import Lack, Missing, Proof
 from gpu.model.snapshot import Draft, Snapshot
 from gpu.objects import meta
 from gpu.objects.kubevirt import VMI
@@ -44,7 +44,8 @@ Reaches = Callable[[ClaimSet], Reach]
 def by_evidence(looking: Witness) -> Reaches:
     """Judge by all that the leader knows of guests and of pods that are over.
 
-    A pod at our gate ties a set to no node: it runs nowhere, and only the leader lets it through.
+    A pod at our gate ties a set to no node: it runs nowhere, and only the leader lets it through. Nor
+    does a VMI that cannot come before its request is answered; once it has a promise it does.
     """
 
     def reach(found: ClaimSet) -> Reach:
@@ -57,10 +58,14 @@ def by_evidence(looking: Witness) -> Reaches:
             if lack.pod and guests.is_gated(looking.snapshot, look.namespace, lack.pod)
         )
         lacks = [lack for lack in look.missing if lack.pod not in gated]
+        if found.has_request and _is_awaited(found):
+            lacks = [lack for lack in lacks if lack.lack is not Lack.START_PENDING]
         vmi = guests.vmi_of(looking.snapshot, found)
-        if lacks or (vmi is not None and vmi.started):
+        is_promised = guests.is_promised(looking.snapshot, found)
+        if lacks or is_promised or (vmi is not None and vmi.started):
             nodes = {node for lack in lacks for node in _where(looking, found, lack)}
             nodes |= {vmi.node} if vmi is not None and vmi.started and vmi.node else set()
+            nodes |= found.nodes if is_promised else set()
             home = nodes.pop() if len(nodes) == 1 else None
             is_seen = home is not None and home in _of_live_pods(looking, found, vmi)
             return Reach(is_tied=True, home=home, is_seen=is_seen, without=without)
@@ -69,6 +74,18 @@ def by_evidence(looking: Witness) -> Reaches:
         return Reach(without=without, proof=whole)
 
     return reach
+
+
+def _is_awaited(found: ClaimSet) -> bool:
+    """Say whether no VMI that the set was attached to can come before a request of it is answered.
+
+    It is answered when the last of its claims is.
+    """
+    starting = [it for it in found.claims if it.attached_to is not None and not it.attached_to.uid]
+    ids = {
+        it.bind_request.id for it in starting if it.bind_request and bind_requests.is_awaited(it)
+    }
+    return len(ids) == 1 and all(it.bind_request and it.bind_request.id in ids for it in starting)
 
 
 def by_record(draft: Draft) -> Reaches:

@@ -34,6 +34,8 @@ class ClaimSet:
     """A member is Bound, deleted or not."""
     was_displaced: bool = field(init=False, compare=False)
     """A member lost its node once, however long ago."""
+    has_request: bool = field(init=False, compare=False)
+    """A member carries a bind request, answered or not."""
 
     def __post_init__(self) -> None:
         # Asked each pass of every set, and sets live on from pass to pass.
@@ -42,6 +44,7 @@ class ClaimSet:
         tell(self, "id", str(claims[0].key))
         tell(self, "is_torn", len(claims) > 1 and len(set(map(coverage.node_held, self.kept))) > 1)
         tell(self, "has_bound", any(claim.phase is Phase.BOUND for claim in claims))
+        tell(self, "has_request", any(claim.bind_request is not None for claim in claims))
         tell(self, "was_displaced", any(claim.displaced is not None for claim in claims))
 
     @property

@@ -20,7 +20,7 @@ from gpu.objects import pods
 from gpu.objects.claims import GPUClaim, Phase
 from gpu.objects.kinds import VMIS
 from gpu.objects.kubevirt import VMI
-from gpu.objects.meta import ObjectKey
+from gpu.objects.meta import ObjectKey, OwnerRef
 from gpu.objects.pods import Pod
 from gpu.settings import RawNames
 from gpu.units import ClaimName, ClassName, ResourceName, TenantName, Units
@@ -255,7 +255,7 @@ def _templates(
 ) -> tuple[tuple[GPUClaim, ...], dict[ClassName, Units]]:
     found: list[GPUClaim] = []
     missing: dict[ClassName, Units] = {}
-    for name in sorted(vmi.template_units):
+    for name in sorted(vmi.template_units.keys() - _requested(draft, vmi)):
         units = vmi.template_units[name]
         own = template_name(vmi.meta.uid, name)
         claim = draft.claim(ObjectKey(vmi.meta.namespace, own))
@@ -268,6 +268,29 @@ def _templates(
                 barred.append(gate_reasons.ClaimDeleting(own))
             found.append(claim)
     return tuple(found), missing
+
+
+def _requested(draft: Draft, vmi: VMI) -> set[ClassName]:
+    """Return classes whose units were made before the VMI was: the claim is one it is admitted with."""
+    keys_of = (ObjectKey(vmi.meta.namespace, name) for name in vmi.admissions)
+    there = (draft.claim(key) for key in keys_of)
+    return {claim.class_name for claim in there if claim is not None and claim.is_template}
+
+
+def is_unowned(claim: GPUClaim) -> bool:
+    """Say whether a template claim was made before its VMI, and does not go with it yet."""
+    return claim.is_template and not any(owner.controller for owner in claim.meta.owners)
+
+
+def owner(vmi: VMI) -> OwnerRef:
+    """Return what makes a template claim go with its VMI."""
+    return OwnerRef(
+        api_version=VMIS.api_version,
+        kind=VMIS.kind,
+        name=vmi.meta.name,
+        uid=vmi.meta.uid,
+        controller=True,
+    )
 
 
 def is_of(claim: GPUClaim, vmi: VMI) -> bool:

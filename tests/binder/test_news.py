@@ -358,5 +358,7 @@ def test_every_change_of_a_claims_status_is_considered():
         changes.ExplainKept,
         ExplainRefused,
         changes.Reject,
+        changes.Answer,  # in test_news_requests
+        changes.ForgetRequest,
     }
     assert set(changes.ClaimStatus.__args__) == considered

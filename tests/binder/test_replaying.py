@@ -104,6 +104,8 @@ def test_a_start_comes_out_of_its_file_as_it_went_in():
         vmis=[starting.a_starting_vmi(gpus=["x"], held={"c": "id"}, template={"h100": 2})],
         volume_claims=[starting.a_volume_claim("root", volume="pv")],
         volumes=[starting.a_volume(node_terms=[starting.node_term("zone", "a")])],
+        storage_classes=[starting.a_storage_class()],
+        csi_nodes=[starting.a_csi_node(disks_example_com=4)],
     )
     saved = run(a_scene(world))
     assert replaying.decode(replaying.encode(saved)).world == world
@@ -126,7 +128,7 @@ def test_decisions_are_lines_of_what_where_and_why():
     at = START.isoformat()
     assert run(a_scene(world)).decisions[0] == (
         f'orders Place GPUClaim tenant-a/c {{"node":"n1","at":"{at}","set_id":"tenant-a/c",'
-        '"how":"Placed","displaced":null,"attachment":null,"confirm":[]}'
+        '"how":"Placed","displaced":null,"attachment":null,"answer":null,"confirm":[]}'
     )
     full = a_world(classes=[a_class()], nodes=[a_node()], claims=[a_claim(count=9)])
     assert run(a_scene(full)).decisions[0] == (

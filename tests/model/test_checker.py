@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpu.model import ground, invariants, naive, pinning
+from gpu.model import answering, ground, invariants, naive, pinning
 from gpu.model.invariants import Rule
 from gpu.objects.meta import ObjectKey
 from tests.builders import (
@@ -313,7 +313,7 @@ def test_a_violation_names_object_and_numbers():
     assert str(found) == f"BookedTwice: node n1: 9 units of {H100} in use, it has 8"
 
 
-@pytest.mark.parametrize("module", [invariants, naive, ground, pinning])
+@pytest.mark.parametrize("module", [invariants, naive, ground, pinning, answering])
 def test_the_checker_shares_nothing_with_what_plans(module):
     """An import of ledger, booking, coverage, placement, sets or budgets would share its errors."""
     tree = ast.parse(Path(module.__file__).read_text(encoding="utf-8"))
@@ -330,5 +330,6 @@ def test_the_checker_shares_nothing_with_what_plans(module):
         "gpu.model.naive",
         "gpu.model.ground",
         "gpu.model.pinning",
+        "gpu.model.answering",
     )
     assert [name for name in sorted(imported) if not name.startswith(allowed)] == []

@@ -1,7 +1,4 @@
-"""PASS: the ordered table of phases and when each runs; the order is the design (domain contract 6).
-
-A step of the contract that is not built yet has no row. Still to come: requests, before gates.
-"""
+"""PASS: the ordered table of phases and when each runs; the order is the design (domain contract 6)."""
 
 from typing import Final
 
@@ -16,6 +13,7 @@ from gpu.binder.phases import (
     orders,
     rejections,
     release,
+    requests,
     sets,
     status,
     usage,
@@ -27,6 +25,7 @@ PASS: Final = (
     Phase(name="rejections", changes=rejections.changes_of),
     Phase(name="attachments", changes=attachments.changes_of),
     Phase(name="sets", changes=sets.changes_of),
+    Phase(name="requests", changes=requests.changes_of),
     Phase(name="gates", changes=gates.changes_of),
     Phase(name="launchers", changes=launchers.changes_of),
     Phase(name="moves", changes=moves.changes_of),
@@ -36,3 +35,6 @@ PASS: Final = (
     Phase(name="usage", changes=usage.changes_of, when_disabled=True, after_refused_plan=True),
     Phase(name="status", changes=status.changes_of, after_refused_plan=True),
 )
+
+ANSWERS: Final = tuple(phase for phase in PASS if phase.name == "requests")
+"""What a pass does that only answers bind requests, beside whatever pass is under way."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from gpu.binder import changes, confirms
+from gpu.binder.answer_changes import ForgetRequest, OwnClaim
 from gpu.binder.changes import (
     Attach,
     Change,
@@ -20,7 +21,7 @@ from gpu.binder.changes import (
 )
 from gpu.binder.confirms import Confirm, VMIEnded, VMINeverCame
 from gpu.binder.phase import Scene
-from gpu.model import attaching, evidence
+from gpu.model import attaching, bind_requests, evidence, starts
 from gpu.model.evidence import Witness
 from gpu.model.sets import ClaimSet
 from gpu.model.signs import Proof
@@ -38,10 +39,14 @@ def changes_of(scene: Scene) -> Iterator[Change]:
         scene.draft.attached,
         snapshot.given.vmis,
         snapshot.given.pods,
-        lambda claim: not claim.meta.deleting and not attaching.is_settled(snapshot, claim),
+        lambda claim: (
+            not claim.meta.deleting
+            and (starts.is_unowned(claim) or not attaching.is_settled(snapshot, claim))
+        ),
     )
     if restless:
         yield from _of_sets(scene, restless)
+    yield from _forgotten(scene)
     yield from _strays(scene)
 
 
@@ -110,6 +115,8 @@ def _living(scene: Scene, looking: Witness, use: _Use, vmi: VMI, set_id: SetId) 
             yield scene.plan(
                 Attach(claim=claim, attachment=noted, at=scene.now, set_id=set_id, confirm=relied)
             )
+        if starts.is_unowned(claim):
+            yield OwnClaim(claim=claim, owner=starts.owner(vmi), set_id=set_id)
     if vmi.migrated_to is not None and vmi.migrated_to == vmi.node:
         yield from _migrated(scene, use, vmi.migrated_to, set_id)
 
@@ -182,7 +189,9 @@ def _end(
     """Return what ends an attachment that is over; nothing while a pod of it may run."""
     claim, _ = one
     if claim.is_template:
-        return [DeleteClaim(claim=claim, set_id=set_id, confirm=(over,))]
+        # The next start of a VM that never came may take the claim up in this moment.
+        version = claim.meta.resource_version if isinstance(over, VMINeverCame) else ""
+        return [DeleteClaim(claim=claim, set_id=set_id, version=version, confirm=(over,))]
     if proof is None:
         return []
     why = Detached.ENDED if isinstance(over, VMIEnded) else Detached.EXPIRED
@@ -206,6 +215,20 @@ def _note(
         yield scene.plan(Attach(claim=claim, attachment=noted, at=scene.now, set_id=set_id))
 
 
+def _forgotten(scene: Scene) -> Iterator[Change]:
+    """Take requests off claims that no attachment of their VM goes with: nobody waits for them."""
+    forgotten = [
+        claim
+        for claim in scene.draft.requested
+        if not claim.meta.deleting
+        and bind_requests.is_forgotten(claim, scene.now, scene.config.grace.attachment)
+    ]
+    ids = {claim.key: item.id for item in scene.draft.sets for claim in item.claims if forgotten}
+    for claim in forgotten:
+        if not scene.leaves_alone(ids[claim.key]):
+            yield scene.plan(ForgetRequest(claim=claim, at=scene.now, set_id=ids[claim.key]))
+
+
 def _strays(scene: Scene) -> Iterator[Change]:
     """Delete template claims that were made for a start and never attached to it.
 
@@ -225,4 +248,5 @@ def _strays(scene: Scene) -> Iterator[Change]:
         if any(owner.uid in living for owner in claim.meta.owners):
             continue
         if claim.meta.created <= oldest and not scene.leaves_alone(set_id):
-            yield DeleteClaim(claim=claim, set_id=set_id)
+            version = claim.meta.resource_version  # a start may take it up in this moment
+            yield DeleteClaim(claim=claim, set_id=set_id, version=version)

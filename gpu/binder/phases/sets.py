@@ -14,7 +14,7 @@ from typing import Final
 from gpu.binder import conditions, confirms
 from gpu.binder.changes import Change, Degrade, How, Lose, Place
 from gpu.binder.phase import Scene
-from gpu.model import coverage, placement, reach, refusals, sets
+from gpu.model import bind_requests, coverage, placement, reach, refusals, sets
 from gpu.model.reach import Reach
 from gpu.model.refusals import Refusal
 from gpu.model.sets import ClaimSet
@@ -34,11 +34,21 @@ def changes_of(scene: Scene) -> Iterator[Change]:
         return
     found_sets = scene.draft.sets
     torn = tuple(itertools.compress(found_sets, map(_IS_TORN, found_sets)))
+    if torn and scene.draft.requested:
+        torn = _without_asked(scene, torn)
     reaches = reach.by_evidence(scene.witness()) if torn else None
     for found in torn:
         if reaches is not None and not scene.leaves_alone(found.id):
             yield from _repair(scene, found, reaches(found))
     yield from _healed(scene, {claim.key for item in torn for claim in item.kept})
+
+
+def _without_asked(scene: Scene, torn: tuple[ClaimSet, ...]) -> tuple[ClaimSet, ...]:
+    """Leave out sets whose request is answered in this pass: that gathers them, or changes nothing."""
+    grace = scene.config.grace.attachment
+    asked = bind_requests.find(scene.draft.requested, scene.now, grace)
+    names = {claim.key for one in asked for claim in one.claims}
+    return tuple(item for item in torn if names.isdisjoint(claim.key for claim in item.claims))
 
 
 def _repair(scene: Scene, found: ClaimSet, where: Reach) -> Iterator[Change]:
