@@ -37,6 +37,7 @@ from gpu.objects.kubevirt import VM, VMI, KubeVirt
 from gpu.objects.meta import HasMeta, ObjectKey
 from gpu.objects.nodes import GPUNode, Node
 from gpu.objects.pods import Pod
+from gpu.objects.storage import CSINode, StorageClass
 from gpu.objects.tenants import Namespace, TenantQuota, TenantRelease
 from gpu.objects.volumes import Claim, Volume
 from gpu.objects.workloads import Monitor, Workload
@@ -55,6 +56,8 @@ VIEWS: Final[Mapping[str, type[HasMeta]]] = {
     "pods": Pod,
     "volume_claims": Claim,
     "volumes": Volume,
+    "storage_classes": StorageClass,
+    "csi_nodes": CSINode,
     "vmis": VMI,
     "vms": VM,
     "namespaces": Namespace,
@@ -207,7 +210,10 @@ class _Glance:
 
 
 class FreshView:
-    """The leader's Worlds. One instance per term; one pass at a time."""
+    """The leader's Worlds. One instance per term.
+
+    One full pass at a time asks for `world` and `expected`; `look` is for a pass beside it.
+    """
 
     def __init__(self, reader: Reader, writer: Writer) -> None:
         self._reader = reader
@@ -219,6 +225,7 @@ class FreshView:
         self._last_good = Settings()
         self._seen: dict[str, int] = {}
         self._last = _Glance({}, {}, {}, frozenset(), self._last_good)
+        self._settling = asyncio.Lock()
 
     async def begin(self) -> int:
         """List all claims consistently; returns the highest term any of them carries.
@@ -276,37 +283,62 @@ class FreshView:
 
     async def settle(self) -> None:
         """Read directly every object in doubt. Raises what the Writer raises; those left stay so."""
-        for kind, key in sorted(self._doubted, key=lambda doubted: (doubted[0].plural, doubted[1])):
-            await self._reread(kind, key, may_arrive=self._doubted[kind, key])
-            del self._doubted[kind, key]
+        async with self._settling:
+            for kind, key in sorted(self._doubted, key=lambda it: (it[0].plural, it[1])):
+                may_arrive = self._doubted.pop((kind, key))
+                try:
+                    await self._reread(kind, key, may_arrive=may_arrive)
+                except BaseException:
+                    self.doubt(kind, key, may_arrive=may_arrive)
+                    raise
 
     async def world(self, in_thread: InThread = asyncio.to_thread) -> World:
         """Settle what is in doubt, then return a World not older than any own write."""
+        glance = await self._glance()
+        made, needed = await in_thread(glance.world)
+        for name, known in glance.own.items():
+            # What another pass wrote meanwhile is not in it, and is needed still.
+            self._own[name] = {
+                key: own
+                for key, own in self._own[name].items()
+                if key in needed[name] or known.get(key) is not own
+            }
+        self._last_good = made.settings
+        self._last = glance
+        return made
+
+    async def look(self, in_thread: InThread = asyncio.to_thread) -> World:
+        """Return such a World for a pass beside a full one, whose own view stays as it is."""
+        made, _ = await in_thread((await self._glance()).world)
+        return made
+
+    def claims(self) -> tuple[GPUClaim, ...]:
+        """Return the claims as the watch shows them, which may be older than our own writes."""
+        return self._reader.items(GPUClaim)
+
+    async def _glance(self) -> _Glance:
         await self.settle()
         proved = {name: self._reader.version(VIEWS[name]) for name in self._own}
         if proved["claims"] < self._seen.get("claims", 0):
             # A list from a server that lags: what it hides of ours is no longer remembered here.
             await self.begin()
         self._seen = {name: max(at, self._seen.get(name, 0)) for name, at in proved.items()}
-        glance = _Glance(
+        return _Glance(
             items={name: cast("Items", self._reader.items(view)) for name, view in VIEWS.items()},
             proved=proved,
-            own=self._own,
+            own={name: dict(own) for name, own in self._own.items()},
             unreadable=self._unread(),
             last_good=self._last_good,
             unserved=_unserved(self._reader),
         )
-        made, self._own = await in_thread(glance.world)
-        self._last_good = made.settings
-        self._last = glance
-        return made
 
     async def expected(self, in_thread: InThread = asyncio.to_thread) -> World:
         """Return the last World with our own writes since then: what their events will show.
 
         A later World equal to it is an echo. Call it before anything else is read.
         """
-        glance = replace(self._last, own=self._own, last_good=self._last_good)
+        own = {name: dict(known) for name, known in self._own.items()}
+        glance = replace(self._last, own=own, last_good=self._last_good)
         made, _ = await in_thread(glance.world)
         return made
 

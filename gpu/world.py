@@ -17,6 +17,7 @@ from gpu.objects.kubevirt import VM, VMI, KubeVirt
 from gpu.objects.meta import ObjectKey
 from gpu.objects.nodes import GPUNode, Node
 from gpu.objects.pods import Pod
+from gpu.objects.storage import CSINode, StorageClass
 from gpu.objects.tenants import Namespace, TenantQuota, TenantRelease
 from gpu.objects.volumes import Claim, Volume
 from gpu.objects.workloads import Monitor, Workload
@@ -35,6 +36,8 @@ class World:
     pods: tuple[Pod, ...] = ()
     volume_claims: tuple[Claim, ...] = ()
     volumes: tuple[Volume, ...] = ()
+    storage_classes: tuple[StorageClass, ...] = ()
+    csi_nodes: tuple[CSINode, ...] = ()
     vmis: tuple[VMI, ...] = ()
     vms: tuple[VM, ...] = ()
     namespaces: tuple[Namespace, ...] = ()

@@ -7,10 +7,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gpu import keys
-from gpu.objects import kubevirt, nodes, pods, volumes
+from gpu.model import storage as seen
+from gpu.model.storage import Storage
+from gpu.objects import kubevirt, nodes, pods, storage, volumes
 from gpu.objects.kubevirt import VMI
 from gpu.objects.nodes import Node
 from gpu.objects.pods import CREATED_BY_LABEL, LAUNCHER_LABEL, LAUNCHER_VALUE, Pod
+from gpu.objects.storage import CSINode, StorageClass
 from gpu.objects.volumes import Claim, Volume
 from gpu.units import ClaimName, ClassName, Units
 from tests import builders
@@ -173,17 +176,35 @@ def node_term(key: str, *values: str, operator: str = "In") -> Raw:
 
 
 def raw_volume_claim(
-    name: str = "disk", *, tenant: str = "tenant-a", volume: str = "", deleting: bool = False
+    name: str = "disk",
+    *,
+    tenant: str = "tenant-a",
+    volume: str = "",
+    bound: bool = True,
+    storage_class: str = "",
+    modes: Iterable[str] = (),
+    chosen: str = "",
+    deleting: bool = False,
 ) -> Raw:
-    """A PersistentVolumeClaim, bound to `volume` if it is named."""
+    """A PersistentVolumeClaim, bound to `volume` if it is named; `chosen` is the node it is made for."""
     meta: Raw = {"name": name, "namespace": tenant, "uid": f"pvc-{tenant}-{name}"}
+    notes = {"volume.kubernetes.io/selected-node": chosen} if chosen else {}
+    if volume and bound:
+        notes["pv.kubernetes.io/bind-completed"] = "yes"
+    if notes:
+        meta["annotations"] = notes
+    spec: Raw = {"volumeName": volume} if volume else {}
+    if storage_class:
+        spec["storageClassName"] = storage_class
+    if asked := list(modes):
+        spec["accessModes"] = asked
     if deleting:
         meta["deletionTimestamp"] = builders.instant()
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
         "metadata": meta,
-        "spec": {"volumeName": volume} if volume else {},
+        "spec": spec,
         "status": {"phase": "Bound" if volume else "Pending"},
     }
 
@@ -197,9 +218,10 @@ def raw_volume(
     *,
     node_terms: Iterable[Raw] = (),
     labels: Mapping[str, str] | None = None,
+    source: Raw | None = None,
 ) -> Raw:
     """A PersistentVolume that can be reached from nodes that match a term, or from any."""
-    spec: Raw = {}
+    spec: Raw = dict(source or {})
     if terms := list(node_terms):
         spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": terms}}
     return {
@@ -208,6 +230,55 @@ def raw_volume(
         "metadata": {"name": name, "uid": f"pv-{name}", "labels": dict(labels or {})},
         "spec": spec,
     }
+
+
+def raw_storage_class(
+    name: str = "late", *, late: bool = True, driver: str = "disks.example.com", **more: Any
+) -> Raw:
+    """A StorageClass; claims of a `late` one are bound where their first pod goes."""
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": name, "uid": f"class-{name}"},
+        "provisioner": driver,
+        "volumeBindingMode": "WaitForFirstConsumer" if late else "Immediate",
+        **more,
+    }
+
+
+def a_storage_class(name: str = "late", **more: Any) -> StorageClass:
+    return storage.decode_class(raw_storage_class(name, **more))
+
+
+def raw_csi_node(name: str = "n1", **limits: int | None) -> Raw:
+    """The drivers of a node, by name with `_` for `.`: each with its most volumes, or any number."""
+    drivers = [
+        {"name": driver.replace("_", "."), "nodeID": name}
+        | ({} if most is None else {"allocatable": {"count": most}})
+        for driver, most in limits.items()
+    ]
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "CSINode",
+        "metadata": {"name": name, "uid": f"csi-{name}"},
+        "spec": {"drivers": drivers},
+    }
+
+
+def a_csi_node(name: str = "n1", **limits: int | None) -> CSINode:
+    return storage.decode_csi_node(raw_csi_node(name, **limits))
+
+
+def storage_of(
+    claims: Iterable[Raw], found: Iterable[Raw], classes: Iterable[Raw], csi_nodes: Iterable[Raw]
+) -> Storage:
+    """What a pass knows of claims, volumes and the rest, of them as stored."""
+    return seen.of(
+        map(volumes.decode, claims),
+        map(volumes.decode_volume, found),
+        map(storage.decode_class, classes),
+        map(storage.decode_csi_node, csi_nodes),
+    )
 
 
 def a_volume(name: str = "pv", **more: Any) -> Volume:

@@ -18,6 +18,7 @@ from gpu.objects import (
     kubevirt,
     nodes,
     pods,
+    storage,
     tenants,
     volumes,
     workloads,
@@ -52,6 +53,8 @@ WATCHED: Final = (
     Watched(kind=kinds.PODS, view=pods.Pod, decode=pods.decode, lingers=lambda pod: not pod.live),
     Watched(kind=kinds.VOLUME_CLAIMS, view=volumes.Claim, decode=volumes.decode),
     Watched(kind=kinds.VOLUMES, view=volumes.Volume, decode=volumes.decode_volume),
+    Watched(kind=kinds.STORAGE_CLASSES, view=storage.StorageClass, decode=storage.decode_class),
+    Watched(kind=kinds.CSI_NODES, view=storage.CSINode, decode=storage.decode_csi_node),
     Watched(kind=kinds.NAMESPACES, view=tenants.Namespace, decode=tenants.decode_namespace),
     Watched(
         kind=kinds.HELM_RELEASES,

@@ -1,37 +1,30 @@
 """Fit: may a pod run on a node, units of GPUs apart: asked before a pin, which cannot be undone.
 
 The rules are kube-scheduler's filters: cordon, taints, nodeSelector, node affinity, amounts, host ports,
-required pod (anti-)affinity both ways, and the reach of volumes that are bound. Not asked: limits
-of volumes per node, whether an unbound volume will reach the node, and topology spread, which a pin
-leaves only one node to spread over.
+required pod (anti-)affinity both ways, and what its volumes ask (`storage`). Not asked: topology spread,
+which a pin leaves only one node to spread over.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Final
 
-from gpu.model import eligibility, matching, pod_units, weight
+from gpu.model import eligibility, matching, pod_units, storage, weight
 from gpu.model.matching import Labels
 from gpu.model.misfits import Cause, Misfit
 from gpu.model.pod_units import PodId
+from gpu.model.storage import Attached, Disks, Storage
 from gpu.objects.classes import Toleration
-from gpu.objects.meta import ObjectKey
 from gpu.objects.nodes import Node, Taint
-from gpu.objects.pod_needs import EVERY_ADDRESS, NodeTerm, PodTerm
+from gpu.objects.pod_needs import EVERY_ADDRESS, PodTerm
 from gpu.objects.pods import Pod
 from gpu.objects.tenants import Namespace
-from gpu.objects.volumes import Claim, Volume
 from gpu.units import NodeName
 
 _PODS: Final = "pods"
 _CORDON: Final = Taint(key=eligibility.CORDON_TAINT, effect="NoSchedule")
-_ZONES: Final = (
-    "failure-domain.beta.kubernetes.io/zone",
-    "failure-domain.beta.kubernetes.io/region",
-    "topology.kubernetes.io/zone",
-    "topology.kubernetes.io/region",
-)
-"""Labels of a volume that bind it to a place of nodes."""
+_NONE: Final = Storage()
 Places = frozenset[tuple[str, str]]
 """Labels of nodes by name and value: those that have one are one place."""
 
@@ -42,8 +35,7 @@ class Facts:
 
     nodes: Mapping[NodeName, Node]
     namespaces: Mapping[str, Labels]
-    volume_claims: Mapping[ObjectKey, Claim]
-    volumes: Mapping[str, Volume]
+    storage: Storage
     elsewhere: frozenset[str]
     """Amounts that are counted elsewhere: units of GPUs, by the ledger."""
     edits: int = 0
@@ -54,11 +46,13 @@ class Facts:
     _wary: dict[PodId, tuple[Pod, NodeName, tuple[PodTerm, ...]]] = field(default_factory=dict)
     """Those with an anti-affinity, and as much of it as is looked at."""
     _used: dict[NodeName, dict[str, int]] = field(default_factory=dict)
+    _attached: dict[NodeName, frozenset[Attached]] = field(default_factory=dict)
 
     def pin(self, pod: Pod, node: NodeName) -> None:
         """Have a pod count on a node from now on, as one that was let through a moment ago."""
         self._put(pod, node)
         self._used.pop(node, None)
+        self._attached.pop(node, None)
         self.edits += 1
 
     def unpin(self, pod: Pod, node: NodeName) -> None:
@@ -68,6 +62,7 @@ class Facts:
         self._in.get(pod.meta.namespace, {}).pop(key, None)
         self._wary.pop(key, None)
         self._used.pop(node, None)
+        self._attached.pop(node, None)
         self.edits += 1
 
     def on(self, node: NodeName) -> Mapping[PodId, Pod]:
@@ -81,6 +76,10 @@ class Facts:
             names = set(self._in)
         for name in names:
             yield from self._in.get(name, {}).values()
+
+    def within(self, namespace: str) -> Iterable[tuple[Pod, NodeName]]:
+        """Return the live pods of a namespace that have a node."""
+        return self._in.get(namespace, {}).values()
 
     def node_of(self, pod: Pod) -> NodeName | None:
         """Return where a pod counts, if it does."""
@@ -103,6 +102,15 @@ class Facts:
             self._used[node] = found
         return found
 
+    def attached(self, node: NodeName) -> AbstractSet[Attached]:
+        """Return the volumes that the pods of a node use there."""
+        found = self._attached.get(node)
+        if found is None:
+            pods = self.on(node).values()
+            found = frozenset(one for pod in pods for one in self.storage.attached(pod))
+            self._attached[node] = found
+        return found
+
     def _put(self, pod: Pod, node: NodeName) -> None:
         key = pod_units.id_of(pod)
         self._on.setdefault(node, {})[key] = pod
@@ -116,8 +124,7 @@ def facts(
     nodes: Mapping[NodeName, Node],
     pods: Iterable[Pod],
     namespaces: Iterable[Namespace] = (),
-    volume_claims: Iterable[Claim] = (),
-    volumes: Iterable[Volume] = (),
+    storage: Storage = _NONE,
     elsewhere: Iterable[str] = (),
 ) -> Facts:
     """Look at one instant. A pod that is not bound counts where the leader has pinned it.
@@ -127,8 +134,7 @@ def facts(
     made = Facts(
         nodes=nodes,
         namespaces={item.meta.name: item.meta.labels for item in namespaces},
-        volume_claims={item.meta.key: item for item in volume_claims},
-        volumes={item.meta.name: item for item in volumes},
+        storage=storage,
         elsewhere=frozenset(elsewhere),
     )
     for pod in pods:
@@ -175,9 +181,10 @@ def why_not(needs: Asked, node: Node, facts: Facts) -> Misfit | None:
         _of_taints(needs, node)
         or _of_labels(needs, node)
         or found.missing
-        or _of_volumes(found, node)
+        or storage.why_not(found.disks, node)
         or _of_amounts(found, node, facts)
         or _of_ports(needs.pod, node, facts)
+        or _of_volumes(found, needs.pod, node, facts)
         or _of_pods(found, node)
     )
 
@@ -203,8 +210,7 @@ class _Found:
     stands: NodeName | None
     """Where it counts already."""
     missing: Misfit | None
-    reach: tuple[tuple[str, Volume], ...]
-    """Volumes that not every node reaches, with the claim's name."""
+    disks: Disks
     near: tuple[str, ...]
     """Labels of nodes that each term of its affinity is seen."""
     beside: Places
@@ -218,7 +224,7 @@ class _Found:
 
 
 def _look(pod: Pod, seen: Facts) -> _Found:
-    missing, reach = _volumes(pod, seen)
+    disks = storage.look(pod, seen.storage)
     needs = pod.needs
     beside = _beside(pod, seen)
     return _Found(
@@ -231,8 +237,8 @@ def _look(pod: Pod, seen: Facts) -> _Found:
             ),
         ),
         stands=seen.node_of(pod),
-        missing=missing,
-        reach=reach,
+        missing=disks.missing or _in_use(pod, disks, seen),
+        disks=disks,
         near=tuple(term.topology for term in needs.affinity),
         beside=beside,
         is_first=not beside and all(_is_about(term, pod, pod, seen) for term in needs.affinity),
@@ -241,20 +247,13 @@ def _look(pod: Pod, seen: Facts) -> _Found:
     )
 
 
-def _volumes(pod: Pod, seen: Facts) -> tuple[Misfit | None, tuple[tuple[str, Volume], ...]]:
-    reach: list[tuple[str, Volume]] = []
-    for name in pod.volumes:
-        claim = seen.volume_claims.get(ObjectKey(pod.meta.namespace, name))
-        if claim is None or claim.meta.deleting:
-            return Misfit(cause=Cause.VOLUME_MISSING, what=name), ()
-        if not claim.volume:
-            continue
-        volume = seen.volumes.get(claim.volume)
-        if volume is None:
-            return Misfit(cause=Cause.VOLUME_MISSING, what=name), ()
-        if volume.terms is not None or any(key in volume.meta.labels for key in _ZONES):
-            reach.append((name, volume))
-    return None, tuple(reach)
+def _in_use(pod: Pod, disks: Disks, seen: Facts) -> Misfit | None:
+    if not disks.alone:
+        return None
+    others = (other for other, _ in seen.within(pod.meta.namespace) if not _is_same(other, pod))
+    used = {name for other in others for name in other.volumes}
+    name = next((name for name in disks.alone if name in used), None)
+    return Misfit(cause=Cause.VOLUME_IN_USE, what=name) if name else None
 
 
 def _is_about(term: PodTerm, pod: Pod, other: Pod, seen: Facts) -> bool:
@@ -345,27 +344,15 @@ def _of_labels(needs: Asked, node: Node) -> Misfit | None:
     return None
 
 
-def _of_volumes(found: _Found, node: Node) -> Misfit | None:
-    for name, volume in found.reach:
-        if not _reaches(volume.terms, node.meta.labels) or not _in_zone(volume, node.meta.labels):
-            return Misfit(cause=Cause.VOLUME_ELSEWHERE, what=name)
-    return None
-
-
-def _reaches(terms: tuple[NodeTerm, ...] | None, labels: Labels) -> bool:
-    # kube-scheduler asks with the node's labels alone: a field of the node matches nothing.
-    return terms is None or matching.node_matches(terms, labels, "")
-
-
-def _in_zone(volume: Volume, labels: Labels) -> bool:
-    """Compare zone and region by label; a node that has none of these labels is nowhere in particular."""
-    if not any(key in labels for key in _ZONES):
-        return True
-    return all(
-        labels.get(key) in volume.meta.labels[key].split("__")
-        for key in _ZONES
-        if key in volume.meta.labels
-    )
+def _of_volumes(found: _Found, pod: Pod, node: Node, facts: Facts) -> Misfit | None:
+    limits = facts.storage.limits.get(node.name)
+    if limits is None or not found.disks.attached:
+        return None
+    used = facts.attached(node.name)
+    if found.stands == node.name:
+        others = (other for other in facts.on(node.name).values() if not _is_same(other, pod))
+        used = {one for other in others for one in facts.storage.attached(other)}
+    return storage.why_full(found.disks, used, limits)
 
 
 def _of_amounts(found: _Found, node: Node, facts: Facts) -> Misfit | None:

@@ -22,8 +22,14 @@ class Cause(StrEnum):
     NODE_AFFINITY = "NodeAffinity"
     VOLUME_MISSING = "VolumeMissing"
     """A claim or volume of it is not there, or is on its way out: no node will do."""
+    VOLUME_UNBOUND = "VolumeUnbound"
+    """A claim of it is not bound yet, and is not one that is bound where its pod goes: no node will do."""
+    VOLUME_IN_USE = "VolumeInUse"
+    """A claim of it may be used by one pod at a time, and another has it: no node will do."""
     VOLUME_ELSEWHERE = "VolumeElsewhere"
-    """A volume of it cannot be reached from the node."""
+    """A volume of it cannot be reached from the node, or not be made there."""
+    VOLUMES_FULL = "VolumesFull"
+    """A CSI driver attaches no more volumes to the node."""
     AMOUNT = "Amount"
     """Too little is free of something it asks for; `pods` is its own place."""
     PORT = "HostPort"
@@ -41,7 +47,7 @@ class Misfit:
 
     cause: Cause
     what: str = ""
-    """Key of the taint or label, name of the volume claim or of the amount, or the port."""
+    """Key of the taint or label, name of the volume claim, driver or amount, or the port."""
     wanted: int = 0
     free: int = 0
     """Of an amount, as `Node.amounts` counts; not more than is asked."""
@@ -64,6 +70,18 @@ _WORDS: Final[dict[Cause, tuple[str, str]]] = {
     Cause.VOLUME_MISSING: (
         "waits for its volume claim {what}, which is not there",
         "wait for its volume claim {what}, which is not there",
+    ),
+    Cause.VOLUME_UNBOUND: (
+        "waits for its volume claim {what} to be bound",
+        "wait for its volume claim {what} to be bound",
+    ),
+    Cause.VOLUME_IN_USE: (
+        "waits for its volume claim {what}, which another pod uses and only one may",
+        "wait for its volume claim {what}, which another pod uses and only one may",
+    ),
+    Cause.VOLUMES_FULL: (
+        "takes no more volumes of {what}",
+        "take no more volumes of {what}",
     ),
     Cause.VOLUME_ELSEWHERE: (
         "does not reach its volume {what}",

@@ -37,6 +37,10 @@ NODES: Final = Kind("", "v1", "nodes", "Node", namespaced=False)
 PODS: Final = Kind("", "v1", "pods", "Pod")
 VOLUME_CLAIMS: Final = Kind("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
 VOLUMES: Final = Kind("", "v1", "persistentvolumes", "PersistentVolume", namespaced=False)
+STORAGE_CLASSES: Final = Kind(
+    "storage.k8s.io", "v1", "storageclasses", "StorageClass", namespaced=False
+)
+CSI_NODES: Final = Kind("storage.k8s.io", "v1", "csinodes", "CSINode", namespaced=False)
 CONFIG_MAPS: Final = Kind("", "v1", "configmaps", "ConfigMap")
 RESOURCE_QUOTAS: Final = Kind("", "v1", "resourcequotas", "ResourceQuota")
 EVENTS: Final = Kind("events.k8s.io", "v1", "events", "Event")

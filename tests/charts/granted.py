@@ -31,6 +31,8 @@ PROCESS: Final[Granted] = {
     ("resourcequotas", ()): READ,  # before a tenant is granted quota
     ("persistentvolumes", ()): FOLLOW,
     ("persistentvolumeclaims", ()): FOLLOW,
+    ("storageclasses.storage.k8s.io", ()): FOLLOW,
+    ("csinodes.storage.k8s.io", ()): FOLLOW,
     # The pin of a launcher, teardown --release-gates; one that its node refused is deleted.
     ("pods", ()): (*READ, "patch", "delete"),
     ("helmreleases.helm.toolkit.fluxcd.io", ()): READ,  # the same

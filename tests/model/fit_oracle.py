@@ -18,6 +18,7 @@ def fits(pod: Raw, node: Raw, cluster: Raw, tolerations: list[Raw]) -> bool:
         and _reached(pod, node, cluster)
         and _has_room(pod, node, cluster)
         and _has_ports(pod, node, cluster)
+        and _takes_volumes(pod, node, cluster)
         and _company(pod, node, cluster)
     )
 
@@ -100,8 +101,19 @@ def _reached(pod: Raw, node: Raw, cluster: Raw) -> bool:
         ]
         if not claims or "deletionTimestamp" in claims[0]["metadata"]:
             return False
+        if "ReadWriteOncePod" in claims[0]["spec"].get("accessModes", []):
+            elsewhere = [
+                it
+                for other in cluster["nodes"]
+                for it in _there(other["metadata"]["name"], pod, cluster)
+                if it["metadata"]["namespace"] == wanted[0] and source in it["spec"]["volumes"]
+            ]
+            if elsewhere:
+                return False
         bound = claims[0]["spec"].get("volumeName")
         if not bound:
+            if claims[0]["spec"].get("storageClassName") != "late":
+                return False
             continue
         volumes = [it for it in cluster["volumes"] if it["metadata"]["name"] == bound]
         if not volumes:
@@ -162,6 +174,27 @@ def _has_room(pod: Raw, node: Raw, cluster: Raw) -> bool:
         asked = _asks(pod, name)
         if asked and asked + sum(_asks(it, name) for it in there) > _amount(has.get(name, "0")):
             return False
+    return True
+
+
+def _attached(pod: Raw, cluster: Raw) -> set[str]:
+    named = {it["persistentVolumeClaim"]["claimName"] for it in pod["spec"].get("volumes", [])}
+    return {
+        it["spec"].get("volumeName") or f"{it['metadata']['namespace']} {it['metadata']['name']}"
+        for it in cluster["claims"]
+        if it["metadata"]["namespace"] == pod["metadata"]["namespace"]
+        and it["metadata"]["name"] in named
+    }
+
+
+def _takes_volumes(pod: Raw, node: Raw, cluster: Raw) -> bool:
+    """All volumes are of one driver."""
+    name = node["metadata"]["name"]
+    there = set().union(*(_attached(it, cluster) for it in _there(name, pod, cluster)))
+    new = _attached(pod, cluster) - there
+    for it in cluster["csi_nodes"]:
+        if it["metadata"]["name"] == name and new:
+            return len(there | new) <= it["spec"]["drivers"][0]["allocatable"]["count"]
     return True
 
 

@@ -21,6 +21,7 @@ from tests.starting import (
 
 OWN, OTHER = "fit-@", "other-@"
 HOST = "kubernetes.io/hostname"
+VOLUMES = ("claims", "volumes", "classes", "csi_nodes")
 NIC = "example.com/nic"
 
 
@@ -34,6 +35,8 @@ class Row:
     pods: tuple[Raw, ...] = ()
     claims: tuple[Raw, ...] = ()
     volumes: tuple[Raw, ...] = ()
+    classes: tuple[Raw, ...] = ()
+    csi_nodes: tuple[Raw, ...] = ()
     namespaces: tuple[Raw, ...] = field(
         default_factory=lambda: (raw_namespace(OWN), raw_namespace(OTHER))
     )
@@ -41,7 +44,7 @@ class Row:
 
     def objects(self, name: str) -> dict[str, Any]:
         """Return its objects under names of their own."""
-        parts = ("asked", "nodes", "pods", "claims", "volumes", "namespaces")
+        parts = ("asked", "nodes", "pods", "namespaces", *VOLUMES)
         text = json.dumps({part: getattr(self, part) for part in parts})
         found: dict[str, Any] = json.loads(text.replace("@", name))
         return found

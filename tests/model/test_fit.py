@@ -1,14 +1,24 @@
 """Fit, row by row: what keeps a pod from a node, and the words for it."""
 
+from dataclasses import replace
+
 import pytest
 
-from gpu.model import fit, misfits
+from gpu.model import fit, misfits, storage
 from gpu.model.misfits import Cause, Misfit
-from gpu.objects import nodes, pods, tenants, volumes
+from gpu.objects import nodes, pods, tenants
 from gpu.objects.classes import Toleration
 from tests.builders import H100, a_taint
-from tests.model.fit_rows import APART_X, ROWS, X
-from tests.starting import a_launcher, a_machine, a_volume, a_volume_claim
+from tests.model.fit_rows import APART_X, ROWS, VOLUMES, X
+from tests.model.fit_rows_volumes import VOLUME_ROWS
+from tests.starting import (
+    a_launcher,
+    a_machine,
+    a_storage_class,
+    a_volume,
+    a_volume_claim,
+    storage_of,
+)
 
 
 def facts(*machines, **more):
@@ -20,7 +30,7 @@ def why_not(pod, *machines, tolerations=(), **more):
     return fit.why_not(fit.asked(pod, tolerations), machines[0], facts(*machines, **more))
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
+@pytest.mark.parametrize("row", ROWS + VOLUME_ROWS, ids=lambda row: row.id)
 def test_a_pod_is_kept_from_a_node_by_what_keeps_it(row):
     found = row.objects("row")
     misfit = why_not(
@@ -28,8 +38,7 @@ def test_a_pod_is_kept_from_a_node_by_what_keeps_it(row):
         *map(nodes.decode, found["nodes"]),
         pods=map(pods.decode, found["pods"]),
         namespaces=map(tenants.decode_namespace, found["namespaces"]),
-        volume_claims=map(volumes.decode, found["claims"]),
-        volumes=map(volumes.decode_volume, found["volumes"]),
+        storage=storage_of(*(found[part] for part in VOLUMES)),
     )
     assert (misfit and misfit.cause) == row.cause
 
@@ -111,11 +120,19 @@ def test_a_volume_claim_on_its_way_out_keeps_the_pod_from_every_node():
     pod = a_launcher(volume_claims=["disk"])
     going = a_volume_claim(deleting=True)
     missing = Misfit(cause=Cause.VOLUME_MISSING, what="disk")
-    assert why_not(pod, a_machine(), volume_claims=[going]) == missing
-    assert why_not(pod, a_machine(), volume_claims=[a_volume_claim()]) is None, "not bound yet"
+    late = a_volume_claim(storage_class="late")
     bound = a_volume_claim(volume="pv")
-    assert why_not(pod, a_machine(), volume_claims=[bound]) == missing
-    assert why_not(pod, a_machine(), volume_claims=[bound], volumes=[a_volume()]) is None
+
+    def why(claims, volumes=()):
+        seen = storage.of(claims, volumes, [a_storage_class()], [])
+        return why_not(pod, a_machine(), storage=seen)
+
+    assert why([going]) == missing
+    assert why([replace(bound, phase="Lost")], [a_volume()]) == missing
+    assert why([late]) is None, "bound where the pod goes"
+    assert why([replace(late, chosen="n1")]) is None
+    assert why([bound]) == missing
+    assert why([bound], [a_volume()]) is None
 
 
 def test_nodes_are_counted_by_what_keeps_the_pod_from_them():

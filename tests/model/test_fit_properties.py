@@ -7,17 +7,21 @@ from hypothesis import strategies as st
 
 from gpu import keys
 from gpu.model import fit
-from gpu.objects import nodes, pods, tenants, volumes
+from gpu.objects import nodes, pods, tenants
 from gpu.objects.classes import Toleration
 from tests import sampling
 from tests.builders import raw_namespace
 from tests.model import fit_oracle
+from tests.model.fit_rows import VOLUMES
 from tests.starting import (
     node_term,
+    raw_csi_node,
     raw_launcher,
     raw_machine,
+    raw_storage_class,
     raw_volume,
     raw_volume_claim,
+    storage_of,
 )
 
 NAMES = ("n1", "n2", "n3")
@@ -72,6 +76,10 @@ def few(items: st.SearchStrategy[Any], most: int = 2) -> st.SearchStrategy[list[
     return st.one_of(st.just([]), st.lists(items, min_size=1, max_size=most))
 
 
+def csi(handle: str) -> dict[str, Any]:
+    return {"csi": {"driver": "disks.example.com", "volumeHandle": handle}}
+
+
 TAINTS = [
     {"key": "gpu", "value": "x", "effect": "NoSchedule"},
     {"key": "gpu", "effect": "NoExecute"},
@@ -112,6 +120,10 @@ PORTS = [
 ]
 
 
+def disks(names: list[str]) -> list[dict[str, Any]]:
+    return [{"name": it, "persistentVolumeClaim": {"claimName": it}} for it in names]
+
+
 @st.composite
 def launchers(draw: st.DrawFn, name: str, *, placed: bool) -> dict[str, Any]:
     where = draw(st.integers(0, 3)) if placed else 0
@@ -137,6 +149,8 @@ def launchers(draw: st.DrawFn, name: str, *, placed: bool) -> dict[str, Any]:
         **({"on": node} if where > 1 else pinned if where == 1 else {}),
     )
     spec = made["spec"]
+    if placed:
+        spec["volumes"] = disks(draw(st.lists(some(["d1", "d2"]), max_size=2, unique=True)))
     if draw(st.integers(0, 3)) == 0:
         spec["initContainers"] = [
             {
@@ -163,8 +177,8 @@ def askers(draw: st.DrawFn) -> dict[str, Any]:
     if terms := draw(few(node_terms())):
         spec["affinity"]["nodeAffinity"] = {fit_oracle.REQUIRED: {"nodeSelectorTerms": terms}}
     if draw(st.booleans()):
-        source = {"persistentVolumeClaim": {"claimName": draw(some(["d1", "d2"]))}}
-        spec["volumes"] = [{"name": "disk", **source}]
+        names = st.lists(some(["d1", "d2", "d3"]), min_size=1, max_size=2, unique=True)
+        spec["volumes"] = disks(draw(names))
     return made
 
 
@@ -180,14 +194,27 @@ def clusters(draw: st.DrawFn) -> dict[str, Any]:
             raw_volume_claim(
                 name,
                 tenant=tenant,
-                volume=draw(some(["", "pv", "gone"])),
+                volume=draw(some(["", "pv", "more", "gone"])),
+                storage_class=draw(some(["late", "late", "at-once", "none"])),
+                modes=draw(some([[], ["ReadWriteOncePod"]])),
                 deleting=draw(st.integers(0, 9)) == 0,
             )
-            for name in ("d1", "d2")
+            for name in ("d1", "d2", "d3")
             for tenant in TENANTS
             if draw(st.integers(0, 3))
         ],
-        "volumes": [raw_volume("pv", node_terms=draw(few(st.just(node_term("zone", "a")))))],
+        "volumes": [
+            raw_volume(
+                "pv", node_terms=draw(few(st.just(node_term("zone", "a")))), source=csi("pv")
+            ),
+            raw_volume("more", source=csi("more")),
+        ],
+        "classes": [raw_storage_class(), raw_storage_class("at-once", late=False)],
+        "csi_nodes": [
+            raw_csi_node(name, disks_example_com=draw(some([1, 2])))
+            for name in NAMES
+            if draw(st.booleans())
+        ],
     }
 
 
@@ -197,8 +224,7 @@ def facts_of(cluster: dict[str, Any]) -> fit.Facts:
         nodes={node.name: node for node in found},
         pods=map(pods.decode, cluster["pods"]),
         namespaces=map(tenants.decode_namespace, cluster["namespaces"]),
-        volume_claims=map(volumes.decode, cluster["claims"]),
-        volumes=map(volumes.decode_volume, cluster["volumes"]),
+        storage=storage_of(*(cluster[part] for part in VOLUMES)),
     )
 
 

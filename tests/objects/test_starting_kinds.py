@@ -5,7 +5,7 @@ import copy
 import pytest
 
 from gpu import keys
-from gpu.objects import kubevirt, nodes, pod_needs, pods
+from gpu.objects import kubevirt, nodes, pod_needs, pods, storage, volumes
 from gpu.objects.classes import Toleration
 from gpu.objects.kubevirt import Device
 from gpu.objects.meta import OwnerRef
@@ -13,9 +13,11 @@ from gpu.objects.pod_needs import HostPort, Needs, NodeTerm, PodTerm, Requiremen
 from gpu.objects.pods import Scheduled
 from tests.builders import H100, START, a_pod, a_vmi
 from tests.starting import (
+    a_csi_node,
     a_launcher,
     a_machine,
     a_starting_vmi,
+    a_storage_class,
     a_volume,
     a_volume_claim,
     node_term,
@@ -23,6 +25,7 @@ from tests.starting import (
     raw_launcher,
     raw_machine,
     raw_starting_vmi,
+    raw_volume_claim,
 )
 
 
@@ -127,7 +130,10 @@ def test_a_launcher_shows_what_became_of_it():
 def test_a_launcher_shows_the_ports_of_the_node_that_it_takes():
     raw = raw_launcher(ports=[{"containerPort": 1}, {"containerPort": 2, "hostPort": 2}])
     side = {"containerPort": 3, "hostPort": 3, "hostIP": "10.0.0.1", "protocol": "UDP"}
-    raw["spec"]["initContainers"] = [{"restartPolicy": "Always", "ports": [side]}, {"ports": [side]}]
+    raw["spec"]["initContainers"] = [
+        {"restartPolicy": "Always", "ports": [side]},
+        {"ports": [side]},
+    ]
     assert set(pods.decode(raw).needs.ports) == {
         HostPort(port=2, protocol="TCP", address="0.0.0.0"),
         HostPort(port=3, protocol="UDP", address="10.0.0.1"),
@@ -278,7 +284,39 @@ def test_volumes_are_read_as_far_as_a_node_matters():
     claim, other = a_volume_claim(volume="pv"), a_volume_claim("other", deleting=True)
     assert (claim.volume, claim.phase, claim.meta.deleting) == ("pv", "Bound", False)
     assert (other.volume, other.phase, other.meta.deleting) == ("", "Pending", True)
+    assert (claim.bound, other.bound) == (True, False)
+    assert not a_volume_claim(volume="pv", bound=False).bound
+    assert a_volume_claim(modes=["ReadWriteOncePod"]).alone
+    assert not claim.alone
+    later = a_volume_claim(storage_class="late", chosen="n1")
+    assert (later.class_name, later.chosen) == ("late", "n1")
+    raw = raw_volume_claim(storage_class="late")
+    raw["metadata"]["annotations"] = {"volume.beta.kubernetes.io/storage-class": "old"}
+    assert volumes.decode(raw).class_name == "old"
     assert a_volume().terms is None
     assert a_volume(node_terms=[node_term("zone", "a")]).terms == (
         NodeTerm(labels=(Requirement(key="zone", operator="In", values=("a",)),)),
     )
+
+
+def test_what_attaches_a_volume_is_read_of_sources_old_and_new():
+    csi = a_volume(source={"csi": {"driver": "d.example.com", "volumeHandle": "h"}})
+    assert (csi.driver, csi.handle) == ("d.example.com", "h")
+    old = a_volume(source={"gcePersistentDisk": {"pdName": "x"}})
+    assert (old.driver, old.handle) == ("pd.csi.storage.gke.io", "volume pv")
+    assert (a_volume(source={"nfs": {}}).driver, a_volume().handle) == ("", "")
+
+
+def test_a_storage_class_shows_when_and_where_its_volumes_are_made():
+    terms = [{"matchLabelExpressions": [{"key": "zone", "values": ["a", "b"]}]}, {}]
+    found = a_storage_class("late", driver="kubernetes.io/cinder", allowedTopologies=terms)
+    assert (found.meta.name, found.waits) == ("late", True)
+    assert found.driver == "cinder.csi.openstack.org"
+    assert found.topologies == ((Requirement(key="zone", operator="In", values=("a", "b")),), ())
+    assert not a_storage_class(late=False).waits
+    assert storage.decode_class({"metadata": {"name": "x"}, "provisioner": "p"}).waits is False
+
+
+def test_a_csi_node_shows_the_limits_it_has():
+    assert a_csi_node(a_example_com=2, b_example_com=None).limits == {"a.example.com": 2}
+    assert storage.decode_csi_node({"metadata": {"name": "n1"}, "spec": {}}).limits == {}

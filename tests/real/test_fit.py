@@ -11,17 +11,25 @@ from devcluster.plane import ControlPlane
 from gpu.cluster import errors
 from gpu.cluster.client import Client
 from gpu.model import fit
-from gpu.objects import kinds, nodes, pods, tenants, volumes
+from gpu.objects import kinds, nodes, pods, tenants
 from gpu.objects.meta import ObjectKey
-from tests.model.fit_rows import ROWS, Row
+from tests.model.fit_rows import ROWS, VOLUMES, Row
+from tests.model.fit_rows_volumes import VOLUME_ROWS
 from tests.real import site as sites
-from tests.starting import REQUIRED
+from tests.starting import REQUIRED, storage_of
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
 
 Raw = dict[str, Any]
-BOUND = "pv.kubernetes.io/bind-completed"
-"""By which kube-scheduler knows that a claim is bound; the volume controller writes it."""
+TABLE = ROWS + VOLUME_ROWS
+CHOSEN = "volume.kubernetes.io/selected-node"
+"""By which kube-scheduler has a volume made on a node; the pod is bound once that is there."""
+KINDS = {
+    "claims": kinds.VOLUME_CLAIMS,
+    "volumes": kinds.VOLUMES,
+    "classes": kinds.STORAGE_CLASSES,
+    "csi_nodes": kinds.CSI_NODES,
+}
 AT_ONCE = 8
 STRATEGIC = "application/strategic-merge-patch+json"
 
@@ -32,12 +40,12 @@ async def verdicts(fresh_plane: ControlPlane) -> AsyncIterator[dict[str, tuple[b
     limit = asyncio.Semaphore(AT_ONCE)
     async with fresh_plane.admin() as api:
 
-        async def judged(row: Row) -> tuple[str, tuple[bool, bool]]:
+        async def asked(row: Row) -> tuple[str, tuple[bool, bool]]:
             async with limit:
                 return row.id, await verdict(api, row)
 
         async with asyncio.TaskGroup() as tasks:
-            found = [tasks.create_task(judged(row)) for row in ROWS]
+            found = [tasks.create_task(asked(row)) for row in TABLE]
         yield dict(task.result() for task in found)
 
 
@@ -48,19 +56,24 @@ async def verdict(api: Client, row: Row) -> tuple[bool, bool]:
     await stored(api, objects)
     about = await facts(api, objects)
     key = await run(api, asked)
-    pod = pods.decode(await sites.until(lambda: judged_pod(api, key), 30, f"{row.id} judged"))
+    verdict = await sites.until(lambda: judged(api, key, objects), 30, f"{row.id} judged")
+    pod = pods.decode(await api.get(kinds.PODS, key.name, key.namespace))
     ours = fit.why_not(fit.asked(pod), about.nodes[target], about)
-    return pod.node is not None, ours is None
+    return verdict == target, ours is None
 
 
-async def judged_pod(api: Client, key: ObjectKey) -> Raw | None:
-    """Return the pod once it is bound or said to fit nowhere."""
-    raw = await api.get(kinds.PODS, key.name, key.namespace)
-    scheduled = pods.decode(raw).scheduled
-    is_judged = scheduled is not None and (
-        scheduled.status == "True" or scheduled.reason == "Unschedulable"
-    )
-    return raw if is_judged else None
+async def judged(api: Client, key: ObjectKey, objects: dict[str, list[Raw]]) -> str:
+    """Return the node a pod is bound to or its volume is made for, what keeps it from all; or nothing yet."""
+    pod = pods.decode(await api.get(kinds.PODS, key.name, key.namespace))
+    if pod.node is not None:
+        return pod.node
+    for raw in objects["claims"]:
+        claim = await api.get(kinds.VOLUME_CLAIMS, raw["metadata"]["name"], key.namespace)
+        node = claim["metadata"].get("annotations", {}).get(CHOSEN, "")
+        if node and CHOSEN not in raw["metadata"].get("annotations", {}):
+            return str(node)
+    is_refused = pod.scheduled is not None and pod.scheduled.reason == "Unschedulable"
+    return "Unschedulable" if is_refused else ""
 
 
 def pinned(asked: Raw, node: str) -> Raw:
@@ -94,6 +107,9 @@ async def stored(api: Client, objects: dict[str, list[Raw]]) -> None:
         await api.create(kinds.VOLUMES, volume(raw))
     for raw in objects["claims"]:
         await api.create(kinds.VOLUME_CLAIMS, volume_claim(raw))
+    for part in ("classes", "csi_nodes"):
+        for raw in objects[part]:
+            await api.create(KINDS[part], fresh(raw))
     for raw in objects["pods"]:
         key = await run(api, raw)
         await api.patch(
@@ -137,20 +153,18 @@ def volume(raw: Raw) -> Raw:
     made["spec"] |= {
         "capacity": {"storage": "1Gi"},
         "accessModes": ["ReadWriteOnce"],
-        "csi": {"driver": "none.example.com", "volumeHandle": raw["metadata"]["name"]},
         "storageClassName": "",
     }
+    if not made["spec"].keys() & {"csi", "awsElasticBlockStore"}:
+        name = raw["metadata"]["name"]
+        made["spec"]["csi"] = {"driver": "none.example.com", "volumeHandle": name}
     return made
 
 
 def volume_claim(raw: Raw) -> Raw:
     made = fresh(raw)
-    made["metadata"]["annotations"] = {BOUND: "yes"}
-    made["spec"] |= {
-        "accessModes": ["ReadWriteOnce"],
-        "resources": {"requests": {"storage": "1Gi"}},
-        "storageClassName": "",
-    }
+    usual = {"accessModes": ["ReadWriteOnce"], "storageClassName": ""}
+    made["spec"] = usual | made["spec"] | {"resources": {"requests": {"storage": "1Gi"}}}
     return made
 
 
@@ -170,12 +184,11 @@ async def facts(api: Client, objects: dict[str, list[Raw]]) -> fit.Facts:
         namespaces=[
             tenants.decode_namespace(raw) for raw in await read(kinds.NAMESPACES, "namespaces")
         ],
-        volume_claims=[volumes.decode(raw) for raw in await read(kinds.VOLUME_CLAIMS, "claims")],
-        volumes=[volumes.decode_volume(raw) for raw in await read(kinds.VOLUMES, "volumes")],
+        storage=storage_of(*[await read(KINDS[part], part) for part in VOLUMES]),
     )
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: row.id)
 async def test_a_pod_that_is_let_through_to_a_node_is_run_there_and_no_other_would_be(
     verdicts, row
 ):

@@ -24,6 +24,7 @@ from gpu.model import (
     refusals,
     seats,
     starts,
+    storage,
     template_units,
 )
 from gpu.model.ahead import Ahead
@@ -87,8 +88,12 @@ def _gate(scene: Scene, found: tuple[Start, ...], waiting: dict[str, Waits]) -> 
             nodes=scene.draft.snapshot.nodes,
             pods=scene.world.pods,
             namespaces=scene.world.namespaces,
-            volume_claims=scene.world.volume_claims,
-            volumes=scene.world.volumes,
+            storage=storage.of(
+                scene.world.volume_claims,
+                scene.world.volumes,
+                scene.world.storage_classes,
+                scene.world.csi_nodes,
+            ),
             elsewhere=scene.draft.snapshot.resources,
         ),
     )
