@@ -134,9 +134,10 @@ def _entry(resource: Resource) -> JsonObject:
 
 
 def _names(resource: Resource) -> dict[str, Json]:
+    # `kubectl get CATEGORY` lists all of it, and ends with an error at what cannot be listed.
     names: dict[str, Json] = {
         "shortNames": [*resource.short_names],
-        "categories": [*resource.categories],
+        "categories": [*resource.categories] if "list" in resource.verbs else [],
     }
     return {key: value for key, value in names.items() if value}
 

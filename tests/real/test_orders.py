@@ -1,6 +1,7 @@
 """Orders on a real control plane: those that are bound, and each way to wait or be refused."""
 
 import asyncio
+import time
 
 import pytest
 import pytest_asyncio
@@ -200,3 +201,17 @@ async def test_a_tenant_sees_offers_options_and_gates_and_no_other_tenants(site)
     assert "gpu.cozystack.io/h100" in [item["value"] for item in option["spec"]["items"]]
     path = f"{sites.CATALOG}/namespaces/tenant-rich/gpuoffers"
     assert (await site.person("tenant-poor").raw("GET", path)).status == 403
+
+
+async def test_kubectl_get_gpu_shows_everything_of_a_tenant(site, tmp_path):
+    """A category must not have what cannot be listed: kubectl would end with an error."""
+    served = {f"{one}.catalog.gpu.cozystack.io" for one in ("option", "gpuoffer", "quotagate")}
+
+    async def shown():
+        # Of a category that it knows, kubectl does not ask discovery again.
+        fresh = f"--cache-dir={tmp_path / str(time.monotonic())}"
+        found = await site.cp.kubectl("get", "gpu", "-n=tenant-rich", "--output=name", fresh)
+        return served <= {line.partition("/")[0] for line in found.split()}
+
+    # kube-apiserver reads the discovery of an aggregated server once a minute.
+    await sites.until(shown, 75, "offers, options and quota gates")
