@@ -9,7 +9,8 @@ from gpu.binder.report import PassReport
 from gpu.config import RunningGuests
 from gpu.objects import kinds
 from gpu.objects.meta import ObjectKey
-from soak import finish
+from soak import finish, strangers
+from soak import kubevirt as virt
 from soak.judge import Judge, Stand
 from soak.site import Raw, Site
 
@@ -29,7 +30,8 @@ def look(site: Site, judge: Judge, before: Stands, report: PassReport) -> list[s
     }
     wrong = _over_budget(site, bound)
     wrong += _nodes(site, judge, bound)
-    wrong += _pins(site, judge) + _sent_back(judge, before)
+    wrong += _pins(site, judge) + _loose(site, judge)
+    wrong += _sent_back(judge, before)
     if not report.failed and not report.quarantined:
         wrong += _lost_first(site, judge, bound)
     return wrong + _guard(site, judge)
@@ -80,7 +82,7 @@ def _over_budget(site: Site, bound: Stands) -> list[str]:
 def _nodes(site: Site, judge: Judge, bound: Stands) -> list[str]:
     """New orders went to nodes that take them, and fit into what those serve now."""
     wrong = []
-    in_use = judge.in_use(judge.stands)
+    in_use = judge.in_use(judge.stands, whole=True)
     for stand in bound.values():
         offer = site.api.find(kinds.GPU_CLASSES, ObjectKey("", stand.class_name))
         node = site.api.find(kinds.NODES, ObjectKey("", stand.node))
@@ -102,7 +104,7 @@ def _nodes(site: Site, judge: Judge, bound: Stands) -> list[str]:
 def _pins(site: Site, judge: Judge) -> list[str]:
     """Launchers were let through to nodes that take them, and fit into what those serve now."""
     wrong = []
-    in_use = judge.in_use(judge.stands)
+    in_use = judge.in_use(judge.stands, whole=True)
     for seat in judge.launchers.fresh:
         node = site.api.find(kinds.NODES, ObjectKey("", seat.node))
         pod = next(it for it in site.api.all(kinds.PODS) if it["metadata"]["uid"] == seat.pod)
@@ -111,12 +113,28 @@ def _pins(site: Site, judge: Judge) -> list[str]:
             continue
         for resource in seat.units:
             serves = int(node["status"]["allocatable"].get(resource, "0"))
+            tenant = seat.vm.partition("/")[0]
+            order = finish.raw_order(tenant, resource, 0)  # what it asks for counts already
+            bare = strangers.raw_units(site)[tenant, resource]
+            if bare and (over := next(finish.overdrawn(site, order), None)):
+                wrong.append(f"over budget: {seat.name} was let through: {over}")
             if in_use[seat.node, resource] > serves:
                 wrong.append(
                     f"booked twice: {seat.name} was pinned to {seat.node}, which serves {serves} "
                     f"of {resource} now; {in_use[seat.node, resource]} are spoken for"
                 )
     return wrong
+
+
+def _loose(site: Site, judge: Judge) -> list[str]:
+    """No launcher that asks for what a class offers was let through to no node."""
+    offered = strangers.offered_by(site)
+    pods = (it for it in site.api.all(kinds.PODS) if it["metadata"]["uid"] in judge.launchers.came)
+    return [
+        f"let through to no node: {pod['metadata']['name']}"
+        for pod in pods
+        if offered & virt.wants(pod).keys()
+    ]
 
 
 def _sent_back(judge: Judge, before: Stands) -> list[str]:
@@ -143,7 +161,8 @@ def _lost_first(site: Site, judge: Judge, bound: Stands) -> list[str]:
     (lost,) = sets.values()
     if any(stand.vm for stand in lost) or _named_by_a_vm(site, lost[0]):
         return []
-    in_use = judge.in_use({uid: it for uid, it in judge.stands.items() if uid not in bound})
+    others = {uid: it for uid, it in judge.stands.items() if uid not in bound}
+    in_use = judge.in_use(others, whole=True)
     for stand in bound.values():
         offer = site.api.find(kinds.GPU_CLASSES, ObjectKey("", lost[0].class_name))
         node = site.api.find(kinds.NODES, ObjectKey("", stand.node))

@@ -8,7 +8,7 @@ from gpu import keys
 from gpu.objects import kinds, kubevirt
 from gpu.objects.meta import ObjectKey
 from soak import kubevirt as virt
-from soak import machines, vms
+from soak import machines, strangers, vms
 from soak.site import Raw, Site
 from tests.binder import raws
 from tests.fakes import rules
@@ -81,6 +81,7 @@ def vmi_called_failed(site: Site) -> None:
 
 def controllers(site: Site) -> None:
     """KubeVirt, scheduler and kubelets get on with their work."""
+    virt.tidy_pods(site)
     for vmi in site.api.all(kinds.VMIS):
         for turn in range(4):
             if not site.chance(0.7, f"{turn} {vmi['metadata']['name']}"):
@@ -88,7 +89,6 @@ def controllers(site: Site) -> None:
             fresh = site.api.find(kinds.VMIS, rules.key_of(vmi))
             if fresh is not None:
                 virt.move_on(site, fresh)
-    virt.tidy_pods(site)
 
 
 def force_delete(site: Site) -> None:
@@ -291,6 +291,8 @@ EVENTS: Final[dict[str, tuple[Event, float]]] = {
     "start VM": (vms.start, 13),
     "delete VM": (delete_vm, 0.7),
     "stop VM": (stop_vm, 1.5),
+    "raw pod": (strangers.come, 1.5),
+    "raw pod goes": (strangers.go, 1),
     "guest ends": (guest_ends, 1),
     "VMI called failed": (vmi_called_failed, 0.7),
     "controllers": (controllers, 22),

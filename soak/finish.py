@@ -2,11 +2,12 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from gpu import keys
 from gpu.objects import kinds
-from soak import launchers
+from soak import launchers, strangers
 from soak.site import Raw, Site
 
 Place = tuple[str, str]
@@ -123,27 +124,40 @@ def overdrawn(
     settled = [it for it in site.claims() if _phase(it) != "Pending" or _is_deleted(it)]
     counted = [*(it for it in settled if it["metadata"]["uid"] != uid), *older, order]
     declared = {_tenant_of(it): _quotas(it) for it in site.api.all(kinds.HELM_RELEASES)}
+    book = _Book(site, counted, strangers.raw_units(site), declared)
     for one in line(order["metadata"]["namespace"]):
         for key in sorted(keys_of(site, order) & declared.get(one, {}).keys()):
-            amount = used(site, counted, declared, one, key)
+            amount = book.used(one, key)
             if amount > declared[one][key]:
                 yield key, one, amount, declared[one][key]
 
 
-def used(
-    site: Site, claims: list[Raw], declared: dict[str, dict[str, int]], tenant: str, key: str
-) -> int:
-    """Sum a key up over a tenant and those below it, by recursion."""
-    own: int = sum(
-        it["spec"]["count"]
-        for it in claims
-        if it["metadata"]["namespace"] == tenant and key in keys_of(site, it)
-    )
-    for child in {*site.tenants, *declared}:
-        if next(iter(list(line(child))[1:]), None) == tenant:
-            below = used(site, claims, declared, child, key)
-            own += max(below, declared.get(child, {}).get(key, 0))
-    return own
+@dataclass(frozen=True)
+class _Book:
+    """What budgets are judged by."""
+
+    site: Site
+    claims: list[Raw]
+    raw: Counter[tuple[str, str]]
+    """Units of pods beyond claims, by tenant and resource."""
+    declared: dict[str, dict[str, int]]
+
+    def used(self, tenant: str, key: str) -> int:
+        """Sum a key up over a tenant and those below it, by recursion."""
+        own: int = sum(
+            it["spec"]["count"]
+            for it in self.claims
+            if it["metadata"]["namespace"] == tenant and key in keys_of(self.site, it)
+        )
+        own += sum(
+            units
+            for (namespace, resource), units in self.raw.items()
+            if namespace == tenant and key in {resource, keys.QUOTA_TOTAL}
+        )
+        for child in {*self.site.tenants, *self.declared}:
+            if next(iter(list(line(child))[1:]), None) == tenant:
+                own += max(self.used(child, key), self.declared.get(child, {}).get(key, 0))
+        return own
 
 
 def line(tenant: str) -> Iterable[str]:
@@ -160,9 +174,16 @@ def instant(text: str) -> datetime:
     return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
 
 
+def raw_order(tenant: str, resource: str, units: int) -> Raw:
+    """Units asked for by the name of their resource, as an order for `overdrawn`."""
+    meta = {"namespace": tenant, "name": resource, "uid": f"raw-{resource}"}
+    return {"metadata": meta, "spec": {"className": "", "resource": resource, "count": units}}
+
+
 def keys_of(site: Site, claim: Raw) -> set[str]:
+    """The budgets that units of a claim count under."""
     name = claim["spec"]["className"]
-    resource = site.resource_of(name)
+    resource = claim["spec"].get("resource") or site.resource_of(name)
     found = {keys.quota_key_of_class(name), keys.QUOTA_TOTAL}
     return found | {resource} if resource else found
 

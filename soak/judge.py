@@ -84,8 +84,11 @@ class Judge:
             self._note_left()
         return wrong + self.launchers.look() + self._guests()
 
-    def in_use(self, stands: dict[str, Stand]) -> Counter[Place]:
-        """Units that are spoken for: held by Bound claims, or those of launchers past the gate and of guests."""
+    def in_use(self, stands: dict[str, Stand], *, whole: bool = False) -> Counter[Place]:
+        """Units that are spoken for: held by Bound claims, or those of launchers past the gate and of guests.
+
+        `whole` counts pods too that passed no gate: for who has seen them.
+        """
         held: Counter[tuple[str, str, str]] = Counter()
         used: Counter[tuple[str, str, str]] = Counter()
         for uid, stand in stands.items():
@@ -94,7 +97,9 @@ class Judge:
                 held[stand.node, resource, stand.vm or uid] += stand.units
         running = {guest.pod for guest in self.site.guests}
         seats = [seat for seat in self.launchers.seats if seat.pod not in running]
-        places = [(it.node, it.vm, it.units) for it in self.site.guests]
+        known = [it for it in self.site.guests if it.vm and it.pod not in self.launchers.loose]
+        places = [(it.node, it.vm, it.units) for it in known]
+        places += [(node, uid, units) for uid, node, units in self.launchers.others if whole]
         for node, vm, wanted in (*places, *((it.node, it.vm, it.units) for it in seats)):
             for resource, units in wanted.items():
                 used[node, resource, vm] += units
@@ -119,7 +124,7 @@ class Judge:
 
     def finished(self, built: frozenset[str]) -> list[str]:
         """After all faults: orders that fit are Bound, and deleted claims that may go are gone."""
-        in_use = self.in_use(self.stands)
+        in_use = self.in_use(self.stands, whole=True)
         wrong = finish.unbound(self.site, in_use) + finish.kept(self.site, built)
         return wrong + starts.gated(self.site, in_use) + starts.left_over(self.site)
 

@@ -10,7 +10,7 @@ from typing import Any
 from gpu import keys
 from gpu.objects import kinds, kubevirt
 from gpu.objects.meta import ObjectKey
-from soak.machines import Guest
+from soak.machines import Guest, Machine
 from soak.site import Raw, Site
 
 LAUNCHER = {"kubevirt.io": "virt-launcher"}
@@ -54,13 +54,14 @@ def tidy_pods(site: Site) -> None:
         idle = pod["metadata"]["uid"] not in running and (kubelet or unbound)
         if (going and idle) or (over and site.chance(0.4, pod)):
             site.api.erase(kinds.PODS, pod)
-        elif not going and owner_of(pod) not in alive:
+        elif not going and owner_of(pod) and owner_of(pod) not in alive:
             site.api.remove(kinds.PODS, with_finalizer(site, pod), site.now())
 
 
 def owner_of(pod: Raw) -> str:
-    """Uid of the VMI a launcher was made for."""
-    return str(pod["metadata"]["ownerReferences"][0]["uid"])
+    """Uid of the VMI a launcher was made for; empty when the pod is none."""
+    owners = pod["metadata"].get("ownerReferences") or [{"uid": ""}]
+    return str(owners[0]["uid"])
 
 
 def pinned_to(pod: Raw) -> str:
@@ -148,15 +149,16 @@ def _schedule(site: Site, vmi: Raw, pod: Raw) -> None:
     """The scheduler binds it to the node it is pinned to, or says that it does not fit there."""
     if "deletionTimestamp" in pod["metadata"]:
         return
-    node = site.api.find(kinds.NODES, ObjectKey("", pinned_to(pod)))
-    fits = node is not None and _fits(site, pod, node)
-    told = {"type": "PodScheduled", "status": "True" if fits else "False"}
-    told |= {} if fits else {"reason": "Unschedulable"}
+    pin = pinned_to(pod)
+    nodes = [it for it in site.api.all(kinds.NODES) if pin in {"", it["metadata"]["name"]}]
+    node = site.pick(it for it in nodes if fits(site, pod, it))
+    told = {"type": "PodScheduled", "status": "True" if node else "False"}
+    told |= {} if node else {"reason": "Unschedulable"}
     before: Raw = next(iter(pod["status"].get("conditions") or []), {})
     if before.get("status") != told["status"]:
         told["lastTransitionTime"] = site.now()
         site.api.edit(kinds.PODS, pod, lambda it: it["status"].update({"conditions": [told]}))
-    if node is None or not fits:
+    if node is None:
         return
     name = node["metadata"]["name"]
     site.api.edit(kinds.PODS, pod, lambda it: it["spec"].update({"nodeName": name}))
@@ -164,7 +166,8 @@ def _schedule(site: Site, vmi: Raw, pod: Raw) -> None:
     _set_phase(site, vmi, "Scheduled", activePods=active)
 
 
-def _fits(site: Site, pod: Raw, node: Raw) -> bool:
+def fits(site: Site, pod: Raw, node: Raw) -> bool:
+    """Say whether the scheduler would put a pod on a node: it knows of pods, and of no claim."""
     tainted = node["spec"].get("taints") and not pod["spec"].get("tolerations")
     if node["spec"].get("unschedulable") or tainted:
         return False
@@ -188,13 +191,9 @@ def _run(site: Site, vmi: Raw, pod: Raw) -> None:
     if not machine.works or "deletionTimestamp" in pod["metadata"]:
         return
     units = wants(pod)
-    for resource, amount in units.items():
-        taken = sum(
-            guest.units.get(resource, 0) for guest in site.guests if guest.node == machine.name
-        )
-        if resource in machine.down or machine.units.get(resource, 0) < taken + amount:
-            _refuse(site, vmi, pod, "UnexpectedAdmissionError")
-            return
+    if not has_devices(site, machine, units):
+        _refuse(site, vmi, pod, "UnexpectedAdmissionError")
+        return
     meta = vmi["metadata"]
     if machine.refuses or site.chance(0.08, f"refused {meta['name']}"):
         lacks = ("UnexpectedAdmissionError", "OutOfcpu", *(f"OutOf{name}" for name in units))
@@ -214,6 +213,17 @@ def _run(site: Site, vmi: Raw, pod: Raw) -> None:
     )
     site.tally["guests started"] += 1
     site.api.edit(kinds.PODS, pod, lambda it: it["status"].update({"phase": "Running"}))
+
+
+def has_devices(site: Site, machine: Machine, units: dict[str, int]) -> bool:
+    """Say whether so many devices are really free."""
+    for resource, amount in units.items():
+        taken = sum(
+            guest.units.get(resource, 0) for guest in site.guests if guest.node == machine.name
+        )
+        if resource in machine.down or machine.units.get(resource, 0) < taken + amount:
+            return False
+    return True
 
 
 def _refuse(site: Site, vmi: Raw, pod: Raw, reason: str) -> None:

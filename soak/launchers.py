@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from gpu import keys
 from gpu.objects import kinds, kubevirt
 from soak import kubevirt as virt
+from soak import strangers
 from soak.site import Raw, Site
 
 
@@ -33,19 +34,29 @@ class Launchers:
     """Node by uid, of all that ever were let through to one."""
     seats: list[Seat] = field(default_factory=list)
     """Those that take room now."""
+    others: list[tuple[str, str, dict[str, int]]] = field(default_factory=list)
+    """Uid, node and units of live pods on nodes to which no leader has pinned them."""
+    loose: set[str] = field(default_factory=set)
+    """Launchers let through to no node, by uid: all they ask for is nobody's class."""
     fresh: list[Seat] = field(default_factory=list)
     """Those let through since the look before."""
+    came: set[str] = field(default_factory=set)
+    """Of them those let through since the look before."""
     _seen: int = -1
     _pods: list[Raw] = field(default_factory=list)
 
     def refresh(self) -> None:
         """Read the pods anew, if any changed."""
         seen = self.site.api.counts[kinds.PODS]
-        self.fresh = []
+        self.fresh, self.came = [], set()
         if seen == self._seen:
             return
         self._seen = seen
-        self._pods = [it for it in self.site.api.all(kinds.PODS) if not _is_gated(it)]
+        pods = self.site.api.all(kinds.PODS)
+        self._pods = [it for it in pods if virt.owner_of(it) and not _is_gated(it)]
+        loose = {it["metadata"]["uid"] for it in self._pods if _is_loose(it)}
+        self.came, self.loose = loose - self.loose, loose
+        self.others = strangers.bound([it for it in pods if not virt.pinned_to(it)])
         self.seats = [seat_of(pod) for pod in self._pods if _takes_room(pod)]
         self.fresh = [seat for seat in self.seats if seat.pod not in self.pins]
 
@@ -67,11 +78,11 @@ class Launchers:
         name, pin = pod["metadata"]["name"], virt.pinned_to(pod)
         known = self.pins.get(pod["metadata"]["uid"], pin)
         node = pod["spec"].get("nodeName", pin)
-        if not pin:
+        if not pin and not _is_loose(pod):
             yield f"let through to no node: {name}"
-        elif pin != known:
+        elif pin != known and pin:
             yield f"pinned anew: {name} to {pin}, it was to {known}"
-        elif node != pin:
+        elif node != pin and pin:
             yield f"bound elsewhere: {name} to {node}, pinned to {pin}"
 
     def _in_part(self, pod: Raw, seat: Seat) -> Iterator[str]:
@@ -120,6 +131,11 @@ def is_template(claim: Raw) -> bool:
 
 def _is_gated(pod: Raw) -> bool:
     return bool(pod["spec"].get("schedulingGates"))
+
+
+def _is_loose(pod: Raw) -> bool:
+    """Say whether a pod is pinned to nothing, and no claim or class is asked for by it."""
+    return not virt.pinned_to(pod) and virt.resolved(pod) == ({}, {})
 
 
 def _takes_room(pod: Raw) -> bool:

@@ -12,6 +12,7 @@ from gpu import keys
 from gpu.config import Config, Guard, Pace, RunningGuests, UsageRecordMonitor
 from gpu.objects import kinds
 from gpu.objects.meta import ObjectKey
+from gpu.settings import RawNames
 from soak import machines
 from soak.api import Api
 from soak.leader import Hold, Leader
@@ -76,6 +77,8 @@ class Site:
     replays: Path | None = None
     """Where every pass is saved."""
     most_claims: int = 25
+    raw: bool = False
+    """Tenants may ask for a resource by its name."""
     acknowledged: float = -1e9
     """When losses were last acknowledged."""
 
@@ -94,6 +97,9 @@ class Site:
         self.resources = RESOURCES[: self.shape.resources]
         self.host_deletes_records = rng.random() < 0.3
         self.most_claims = rng.choice((6, 10, 14, 25))
+        self.raw = random.Random(f"{self.seed}/raw").random() < 0.4
+        if self.raw:
+            self.config = replace(self.config, raw_names=RawNames.ALLOWED)
         self._furnish(rng)
 
     # Reading.

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from gpu.objects import kinds
 from gpu.objects.meta import ObjectKey
-from soak import finish, launchers
+from soak import finish, launchers, strangers
 from soak import kubevirt as virt
 from soak.site import Raw, Site
 
@@ -61,30 +61,46 @@ def _fitting(site: Site, vmi: Raw, pod: Raw, in_use: Counter[Place]) -> Iterator
     _, units = virt.resolved(vmi)
     if claims is None:
         return
-    classes = {claim["spec"]["className"] for claim in claims} | units.keys()
-    found = [site.api.find(kinds.GPU_CLASSES, ObjectKey("", name)) for name in classes]
-    offers = [offer for offer in found if offer is not None]
-    is_short = any(
-        "deletionTimestamp" in it["metadata"] or it["spec"].get("retired") for it in offers
-    )
-    if len(offers) < len(classes) or (units and is_short) or any(_overdrawn(site, vmi, units)):
+    wanted, offered = virt.wants(pod), strangers.offered_by(site)
+    raw = {name: amount - _of(site, name, claims, units) for name, amount in wanted.items()}
+    offers = _offers(site, claims, units)
+    if offers is None or not all(name in offered for name, amount in raw.items() if amount):
+        return
+    if any(_overdrawn(site, vmi, units, raw)):
         return
     for node in site.api.all(kinds.NODES):
         name = node["metadata"]["name"]
-        if not all(finish.takes(node, offer) for offer in offers) or _is_refused(
-            site, claims, name
-        ):
+        takes = all(finish.takes(node, offer) for offer in (*offers, pod))
+        if not takes or _is_refused(site, claims, name):
             continue
-        held = Counter(dict.fromkeys(virt.wants(pod), 0))
+        held = Counter(dict.fromkeys(wanted, 0))
         for claim in claims:
             if claim["status"].get("nodeName") == name:
                 held[site.resource_of(claim["spec"]["className"]) or ""] += claim["spec"]["count"]
         if all(
             int(node["status"]["allocatable"].get(resource, "0")) - in_use[name, resource]
             >= amount - held[resource]
-            for resource, amount in virt.wants(pod).items()
+            for resource, amount in wanted.items()
         ):
             yield name
+
+
+def _offers(site: Site, claims: list[Raw], units: dict[str, int]) -> list[Raw] | None:
+    """Return the classes of a start; None where one is gone, or gives no units any more."""
+    classes = {claim["spec"]["className"] for claim in claims} | units.keys()
+    found = [site.api.find(kinds.GPU_CLASSES, ObjectKey("", name)) for name in classes]
+    offers = [offer for offer in found if offer is not None]
+    is_short = any(
+        "deletionTimestamp" in it["metadata"] or it["spec"].get("retired") for it in offers
+    )
+    return None if len(offers) < len(classes) or (units and is_short) else offers
+
+
+def _of(site: Site, resource: str, claims: list[Raw], units: dict[str, int]) -> int:
+    """Units of a resource that its held claims and its template stand for."""
+    held = [it["spec"] for it in claims if not launchers.is_template(it)]
+    named = (*((it["className"], it["count"]) for it in held), *units.items())
+    return sum(count for name, count in named if site.resource_of(name) == resource)
 
 
 def _whole(site: Site, vmi: Raw, pod: Raw) -> list[Raw] | None:
@@ -144,8 +160,8 @@ def _is_refused(site: Site, claims: list[Raw], node: str) -> bool:
     )
 
 
-def _overdrawn(site: Site, vmi: Raw, units: dict[str, int]) -> Iterator[bool]:
-    """Yield True for a budget that the units of its template would overdraw, with older orders counted."""
+def _overdrawn(site: Site, vmi: Raw, units: dict[str, int], raw: dict[str, int]) -> Iterator[bool]:
+    """Yield True for a budget that what it asks for anew would overdraw, with older orders counted."""
     meta = vmi["metadata"]
     made = {
         claim["spec"]["className"]
@@ -160,6 +176,7 @@ def _overdrawn(site: Site, vmi: Raw, units: dict[str, int]) -> Iterator[bool]:
         for name, count in units.items()
         if name not in made
     ]
+    wanted += [finish.raw_order(meta["namespace"], *it) for it in raw.items() if it[1]]
     age = (meta["creationTimestamp"], meta["uid"])
     older = [
         claim

@@ -12,13 +12,16 @@ KEEPS = "foregroundDeleteVirtualMachine"
 
 
 def make_vm(site: Site) -> None:
-    """A tenant writes a VM that names some of its claims, units of classes, or both."""
+    """A tenant writes a VM that names some of its claims, units of classes, a resource, or several of these."""
     tenant = site.pick(site.tenants)
-    kind = site.rng.choice(("claims", "claims", "units", "both"))
+    kinds_of = ("claims", "claims", "units", "both", *(("raw",) if site.raw else ()))
+    kind = site.rng.choice(kinds_of)
     gpus: list[Raw] = []
-    if kind != "units":
+    if kind == "raw" or (site.raw and site.rng.random() < 0.1):
+        gpus += [_gpu(site.rng.choice(site.resources))] * site.rng.choice((1, 1, 2, 3))
+    if kind in {"claims", "both"}:
         gpus += [_gpu(f"{keys.CLAIM_DEVICE_PREFIX}{name}") for name in _chosen(site, tenant)]
-    if kind != "claims":
+    if kind in {"units", "both"}:
         names = [it["metadata"]["name"] for it in site.api.all(kinds.GPU_CLASSES)]
         for name in sorted(names, key=lambda name: site.chance(0.5, name))[: _few(site)]:
             count = site.rng.choice((1, 1, 1, 2, 3))
@@ -117,7 +120,7 @@ def _resolved(site: Site, vm: Raw) -> list[Raw]:
     tenant = vm["metadata"]["namespace"]
     claims = [site.claim(tenant, name) for name in _named(vm, tenant)]
     wanted = [(it["spec"]["className"], it["spec"]["count"]) for it in claims if it is not None]
-    found: list[str] = []
+    found = [it for it in _devices(vm) if keys.DOMAIN not in it]
     for name, count in (*wanted, *units_of(vm).items()):
         found += [site.resource_of(name) or name] * count
     return [

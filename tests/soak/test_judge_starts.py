@@ -72,8 +72,43 @@ def test_one_without_its_template_claims_there_is_seen(site, judge, units):
 
 @pytest.mark.parametrize("nodes", [(), ("n0", "n1")], ids=["none", "two"])
 def test_one_that_is_let_through_to_no_node_is_seen(site, judge, nodes):
-    pin(site, a_start(site)[1], *nodes)
+    pin(site, a_start(site, units={"c0": 1})[1], *nodes)
     assert sorts(judge.look()) == ["let through to no node"]
+
+
+@pytest.mark.parametrize("offered", [True, False])
+def test_one_that_asks_for_what_a_class_offers_by_its_name_is_seen(site, judge, offered):
+    """Where no class offers it, it is nobody's business."""
+    _, pod = a_start(site)
+    if not offered:
+        for offer in site.api.all(kinds.GPU_CLASSES):
+            site.api.erase(kinds.GPU_CLASSES, offer)
+    judge.look()
+    pin(site, pod)
+    assert judge.look() == []
+    found = closely.look(site, judge, {}, PassReport())
+    assert sorts(found) == (["let through to no node"] if offered else [])
+
+
+def test_a_raw_launcher_that_an_undisturbed_pass_lets_through_over_a_budget_is_seen(site, judge):
+    _, pod = a_start(site, asks=2)
+    site.set_budget(TENANT, {"total": 1})
+    judge.look()
+    pin(site, pod, "n0")
+    assert judge.look() == []
+    assert sorts(closely.look(site, judge, {}, PassReport())) == ["over budget"]
+
+
+def test_a_pod_that_passed_no_gate_counts_for_who_has_seen_it(site, judge):
+    there = site.machines["n0"].units[site.resources[0]]
+    pod = raws.a_pod("stranger", node="n0", units=there, resource=site.resources[0])
+    containers = pod["spec"]["containers"]
+    containers[0]["resources"] = {"limits": containers[0]["resources"]["requests"]}
+    site.api.put(kinds.PODS, pod)
+    before = dict(judge.stands)
+    a_held(site, raws.bound("n0"))
+    assert judge.look() == []
+    assert sorts(closely.look(site, judge, before, PassReport())) == ["booked twice"]
 
 
 def test_one_that_is_pinned_anew_or_bound_elsewhere_is_seen(site, judge):
