@@ -9,7 +9,7 @@ from gpu.binder.report import PassReport
 from gpu.config import RunningGuests
 from gpu.objects import kinds
 from gpu.objects.meta import ObjectKey
-from soak import finish, strangers
+from soak import finish, launchers, strangers
 from soak import kubevirt as virt
 from soak.judge import Judge, Stand
 from soak.site import Raw, Site
@@ -33,7 +33,7 @@ def look(site: Site, judge: Judge, before: Stands, report: PassReport) -> list[s
     wrong += _pins(site, judge) + _loose(site, judge)
     wrong += _sent_back(judge, before)
     if not report.failed and not report.quarantined:
-        wrong += _lost_first(site, judge, bound)
+        wrong += _lost_first(site, judge, bound, before)
     return wrong + _guard(site, judge)
 
 
@@ -150,8 +150,11 @@ def _sent_back(judge: Judge, before: Stands) -> list[str]:
     return [words for words in wrong if words]
 
 
-def _lost_first(site: Site, judge: Judge, bound: Stands) -> list[str]:
-    """No order was bound where the only Lost set would have fitted."""
+def _lost_first(site: Site, judge: Judge, bound: Stands, before: Stands) -> list[str]:
+    """No order was bound where the only Lost set would have fitted.
+
+    Starts are judged before sets move: they come after what was Lost already when the pass began.
+    """
     sets: dict[str, list[Stand]] = {}
     for uid, stand in judge.stands.items():
         if stand.phase == "Lost" and not _is_deleted(site, stand):
@@ -161,6 +164,9 @@ def _lost_first(site: Site, judge: Judge, bound: Stands) -> list[str]:
     (lost,) = sets.values()
     if any(stand.vm for stand in lost) or _named_by_a_vm(site, lost[0]):
         return []
+    was_lost = any(
+        stand.name == lost[0].name and stand.phase == "Lost" for stand in before.values()
+    )
     others = {uid: it for uid, it in judge.stands.items() if uid not in bound}
     in_use = judge.in_use(others, whole=True)
     for stand in bound.values():
@@ -168,6 +174,8 @@ def _lost_first(site: Site, judge: Judge, bound: Stands) -> list[str]:
         node = site.api.find(kinds.NODES, ObjectKey("", stand.node))
         resource = judge.resources[lost[0].class_name]
         if offer is None or node is None or resource != judge.resources[stand.class_name]:
+            continue
+        if not was_lost and launchers.is_template(site.claim(*stand.name.split("/")) or {}):
             continue
         serves = _serves(site, node, resource)
         if finish.takes(node, offer) and serves - in_use[stand.node, resource] >= lost[0].units:

@@ -126,7 +126,8 @@ def is_made_for(claim: Raw, vmi: str) -> bool:
 
 def is_template(claim: Raw) -> bool:
     """Say whether a claim was made for a start."""
-    return keys.TEMPLATE_CLAIM_LABEL in (claim["metadata"].get("labels") or {})
+    meta: Raw = claim.get("metadata") or {}
+    return keys.TEMPLATE_CLAIM_LABEL in (meta.get("labels") or {})
 
 
 def _is_gated(pod: Raw) -> bool:

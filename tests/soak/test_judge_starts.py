@@ -174,6 +174,19 @@ def test_units_of_a_template_that_an_undisturbed_pass_binds_over_a_budget_are_se
     assert sorts(closely.look(site, judge, before, PassReport())) == ["over budget"]
 
 
+@pytest.mark.parametrize("was_lost", [True, False], ids=["was Lost", "became Lost"])
+def test_a_start_comes_after_a_set_that_was_lost_before_the_pass(site, judge, was_lost):
+    lost = a_held(site, raws.bound("n0") | {"phase": "Lost" if was_lost else "Bound"})
+    vmi, pod = a_start(site, units={"c0": 1})
+    judge.look()
+    before = dict(judge.stands)
+    site.api.edit(kinds.GPU_CLAIMS, lost, lambda it: it["status"].update(phase="Lost"))
+    a_template(site, vmi, noted(pod))
+    assert judge.look() == []
+    found = sorts(closely.look(site, judge, before, PassReport()))
+    assert found == (["an order before a Lost set"] if was_lost else [])
+
+
 # In the end.
 
 
