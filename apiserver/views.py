@@ -134,15 +134,17 @@ class Views:
         question: Callable[[World], T],
         *,
         rests_on: Callable[[T], Premises] = lambda _: NOTHING,
+        came: float | None = None,
     ) -> T:
         """Answer from a view that is as new as the question, if one is ready soon.
 
         An answer that rests on something is asked again if the caches, once that has settled, show
-        anything else. `question` runs in a thread. Raises Unavailable when no view is ready in time.
+        anything else. `came` is when whoever asks was asked, in loop time; it is now where that is
+        not given. `question` runs in a thread. Raises Unavailable when no view is ready in time.
         """
         loop = asyncio.get_running_loop()
-        came = loop.time()
-        until = came + self._pace.longest
+        until = loop.time() + self._pace.longest
+        came = loop.time() if came is None else came
         if not self._source.synced:
             raise status.try_later("the GPU service is starting: try again in a moment", 1)
         view = await self._soon(self._look(), until)

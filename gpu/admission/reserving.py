@@ -2,7 +2,8 @@
 
 Two changes at once, on two replicas whose caches show neither, may not both get the last unit. So what
 passes is first written into one ConfigMap per tenant that bounds it, read past the cache and written by
-compare-and-swap: whoever comes second sees the first. What is reserved counts until a replica has seen a
+compare-and-swap: whoever comes second sees the first. A tenant above that declares nothing yet is one of
+them, since it may come to while a grant is on its way. What is reserved counts until a replica has seen a
 later version of the child, or for half a minute; clocks of replicas may differ by 20 s. Whose budgets bound
 it is not left to a watch: nothing is granted before what the tenants above declare now is shown.
 """
@@ -53,9 +54,17 @@ class Ask(Protocol):
     """Put a question to a World that is as new as may be (apiserver.views)."""
 
     async def __call__(
-        self, question: Callable[[World], T], /, *, rests_on: Callable[[T], Premises] = ...
+        self,
+        question: Callable[[World], T],
+        /,
+        *,
+        rests_on: Callable[[T], Premises] = ...,
+        came: float | None = ...,
     ) -> T:
-        """Answer it, of a World in which what the answer rests on has settled since the question."""
+        """Answer it, of a World in which what the answer rests on has settled since it came.
+
+        That is a loop time, and now where it is not given.
+        """
 
 
 @dataclass(slots=True)
@@ -150,6 +159,7 @@ class Gate:
         They catch up between rounds, while nobody waits for a turn.
         """
         arrived = self._clock.monotonic()
+        came = asyncio.get_running_loop().time()
         current: Premises = premises.NOTHING
         while True:
             ruling = await self._reserve(asked, change)
@@ -162,15 +172,15 @@ class Gate:
                     return ruling
                 # What rests on keys alone has all been listed; the World that shows it is waited for.
                 left = lacking - RENEWED or lacking
-            await self._catch_up(left)
+            await self._catch_up(left, came)
             current |= lacking
 
-    async def _catch_up(self, lacking: Premises) -> None:
-        """Have a World made in which that has settled, and which shows what was renewed.
+    async def _catch_up(self, lacking: Premises, came: float) -> None:
+        """Have a World made in which that has settled since, and which shows what was renewed.
 
-        No grant rests on it: what passes then is weighed and written down like any other.
+        It settles while that is renewed. No grant rests on it: what passes then is weighed and written down like any other.
         """
-        await self._ask(lambda _: None, rests_on=lambda _: lacking)
+        await self._ask(lambda _: None, rests_on=lambda _: lacking, came=came)
 
     async def _renewed_since(self, arrived: float) -> bool:
         """Have the caches read anew, once for all who wait; False when that takes too long."""
@@ -211,10 +221,8 @@ class Gate:
         """Judge with the reservations of every bounding tenant; what they hold may bound it further."""
         unread = tuple(sorted(before.ruling.bounding))
         while True:
-            for tenant in unread:
-                attempt.stored[tenant] = await self._shelf.read(
-                    tenant, attempt.now, make=not attempt.asked.dry_run
-                )
+            make = not attempt.asked.dry_run
+            attempt.stored.update(await self._shelf.read_all(unread, attempt.now, make=make))
             judged = await self._look(attempt)
             unread = judged.unread
             if not judged.passes or not unread:

@@ -93,7 +93,7 @@ class Ruling:
     """By key, one of each."""
     below: tuple[BelowHeld, ...] = ()
     bounding: Mapping[TenantName, Mapping[QuotaKey, Units]] = field(default_factory=dict)
-    """Each tenant above that bounds a raised key, with what the child is to have."""
+    """Each tenant above that bounds a raised key, or may come to, with what the child is to have."""
     raises: bool = False
     """Some key is raised below somebody: that rests on what every tenant above declares now."""
 
@@ -118,10 +118,11 @@ def judge(snapshot: Snapshot, change: Change, reserved: Reserved | None = None) 
     child = _Child(change.tenant, above, raised)
     pool = _Pool(snapshot, child, reserved or {})
     bounding: dict[TenantName, dict[QuotaKey, Units]] = {}
+    inner = tuple(one for one in snapshot.tree.line(above) if tenancy.parent(one) is not None)
     for key, units in raised.items():
         found = tuple(budgets.bounds(pool.book, above, key))
-        for bound in found:
-            bounding.setdefault(bound.tenant, {})[key] = units
+        for tenant in {*inner, *(bound.tenant for bound in found)}:
+            bounding.setdefault(tenant, {})[key] = units
         least = min(found, key=lambda bound: bound.left, default=None)
         if least is not None and units > least.left:
             passing = bool(reserved) and _Pool(snapshot, child, {}).takes(key, units)

@@ -1,6 +1,6 @@
 """Promises to tenants that are on their way: what the quota gate let pass and caches may not show yet.
 
-One ConfigMap per bounding tenant holds an entry per child: the units it may come to have, until when
+One ConfigMap per tenant above holds an entry per child: the units it may come to have, until when
 that counts, and after which version of the child it is over. Who has seen a later version of the
 child knows what became of the write, and goes by what it sees; who has not counts the larger of what
 it sees and what is reserved. An entry that nobody can read is left out, and gone with the next write.
@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from gpu.errors import UnitsError
+from gpu.model import tenancy
 from gpu.units import QuotaKey, TenantName, Units
 
 LIFE: Final = timedelta(seconds=30)
@@ -20,9 +21,14 @@ LIFE: Final = timedelta(seconds=30)
 KEPT: Final = timedelta(seconds=60)
 """How long after its end it is kept, for replicas whose clock is behind."""
 MOST: Final = 128
-"""Entries of one tenant's ConfigMap that count; no more children are changed in that time."""
+"""Entries of one tenant's ConfigMap that count, of its own children and of those below each of these.
+
+No more are changed in that time: one who changes many below keeps nobody else's from being changed.
+"""
 MOST_BYTES: Final = 512 * 1024
 """Bytes of one ConfigMap: half of what Kubernetes takes."""
+SHARE_BYTES: Final = MOST_BYTES // 8
+"""Bytes of those that `MOST` counts together."""
 
 Amounts = Mapping[QuotaKey, Units]
 Reserved = Mapping[TenantName, Amounts]
@@ -50,7 +56,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Book:
-    """The entries of one bounding tenant, and what was there that could not be read."""
+    """The entries of one tenant above, and what was there that could not be read."""
 
     entries: Mapping[TenantName, Entry] = field(default_factory=dict)
     broken: frozenset[str] = frozenset()
@@ -106,12 +112,31 @@ def changes(book: Book, child: TenantName, entry: Entry, now: datetime) -> dict[
     return {**dropped, child: text(entry)}
 
 
-def is_full(book: Book, child: TenantName, entry: Entry, now: datetime) -> bool:
-    """Say whether the ConfigMap takes no more: too many children are changed at once."""
-    live = [one for name, one in book.entries.items() if name != child and now - one.until <= KEPT]
-    counting = sum(now < one.until for one in live)
-    size = sum(len(text(one)) for one in (*live, entry))
-    return counting >= MOST or size > MOST_BYTES
+def is_full(book: Book, tenant: TenantName, child: TenantName, entry: Entry, now: datetime) -> bool:
+    """Say whether a tenant's ConfigMap takes no more: too many children are changed at once."""
+    live = {
+        name: one for name, one in book.entries.items() if name != child and now - one.until <= KEPT
+    }
+    whose = _branch(tenant, child)
+    beside = [one for name, one in live.items() if _branch(tenant, name) == whose]
+    return (
+        sum(now < one.until for one in beside) >= MOST
+        or _size(beside, entry) > SHARE_BYTES
+        or _size(live.values(), entry) > MOST_BYTES
+    )
+
+
+def _branch(tenant: TenantName, child: TenantName) -> TenantName | None:
+    """Return the child of a tenant that one lies below; None for such a child itself."""
+    found: TenantName | None = None
+    above = tenancy.parent(child)
+    while above is not None and above != tenant:
+        found, above = above, tenancy.parent(above)
+    return found
+
+
+def _size(entries: Iterable[Entry], more: Entry) -> int:
+    return sum(len(text(one)) for one in (*entries, more))
 
 
 def _entry(stored: object, now: datetime) -> Entry | None:

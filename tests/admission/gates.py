@@ -30,6 +30,7 @@ class Replica:
         self.quotas = ()
         self.newer = renews
         self.renewed = 0
+        self.renews_for = 0
         self.proofs = 0
         self.rested = []
         """What was to settle, each time."""
@@ -59,18 +60,21 @@ class Replica:
         self.changed.append(changed)
         return lambda: self.changed.remove(changed)
 
-    async def ask(self, question, *, rests_on=lambda _: NOTHING):
+    async def ask(self, question, *, rests_on=lambda _: NOTHING, came=None):
+        loop = asyncio.get_running_loop()
+        began = loop.time() if came is None else came
         await asyncio.sleep(0)
         self.asked += 1
         answer = question(World(classes=(a_class(),), releases=self.releases, quotas=self.quotas))
         if found := rests_on(answer):
             self.rested.append(found)
             self.proofs += 1
-            await asyncio.sleep(PROOF)
+            await asyncio.sleep(max(0, began + PROOF - loop.time()))
         return answer
 
     async def renew(self):
         self.renewed += 1
+        await asyncio.sleep(self.renews_for)
         if self.newer is not None:
             self.show(*self.newer)
 

@@ -96,7 +96,7 @@ async def test_a_budget_that_is_gone_is_waited_for_like_one_that_came(cluster):
     replica = Replica(cluster, ROOT)
     replica.see(ROOT, POOR)
     _, found = await asyncio.gather(later(replica, ROOT), replica.create("b", 3))
-    assert (allowed([found]), stored(cluster)) == ([True], {})
+    assert allowed([found]) == [True]
     assert stored(cluster, "tenant-root") == {"tenant-a-b": {"gpu.cozystack.io/h100": 3}}
 
 

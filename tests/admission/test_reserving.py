@@ -83,10 +83,19 @@ async def test_what_bounds_nothing_or_only_lowers_writes_nothing(cluster):
     answers = [
         await replica.create("b", 2, old=(4, 1)),
         await replica.create("b", None, old=(4, 1)),
-        await replica.create("free", 100, namespace="tenant-z"),
+        await replica.create("free", 100, namespace="tenant-root"),
     ]
     assert allowed(answers) == [True, True, True]
     assert cluster.writes == []
+
+
+@pytest.mark.looptime
+async def test_a_budget_that_is_declared_while_a_grant_is_on_its_way_bounds_the_next(cluster):
+    first, second = Replica(cluster), Replica(cluster)
+    assert allowed([await first.create("b", 4)]) == [True]
+    second.show(A)  # declared before that is stored
+    answers = [await second.create("c", 1), await second.create("b", 4, release=True)]
+    assert allowed(answers) == [False, True]
 
 
 @pytest.mark.looptime
@@ -176,6 +185,14 @@ async def test_what_was_listed_anew_is_not_asked_for_again(cluster, asked, reste
     replica = Replica(cluster, A)
     assert allowed([await replica.create("x", **asked)]) == [False]
     assert (replica.renewed, replica.rested) == (1, [rested])
+
+
+@pytest.mark.looptime
+async def test_what_is_in_use_settles_while_what_is_declared_is_listed_anew(cluster, looptime):
+    replica = Replica(cluster, A)
+    replica.renews_for = PROOF
+    assert allowed([await replica.create("b", 9)]) == [False]
+    assert looptime < 1.5 * PROOF
 
 
 @pytest.mark.looptime

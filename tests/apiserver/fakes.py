@@ -33,6 +33,7 @@ class FakeSource:
         """Every watch is well."""
         self.proved: list[type[Any]] = []
         self.settled: list[type[Any]] = []
+        self.until: list[float] = []
         self.read_alone: list[tuple[type[Any], str]] = []
         self._listeners: list[Callable[[], None]] = []
 
@@ -56,7 +57,8 @@ class FakeSource:
     def is_live(self, view: type[Any]) -> bool:  # noqa: ARG002 -- the port's shape
         return self.live
 
-    async def settle(self, views: Sequence[type[Any]], until: float) -> None:  # noqa: ARG002 -- as above
+    async def settle(self, views: Sequence[type[Any]], until: float) -> None:
+        self.until.append(until)
         self.settled += views
         await asyncio.sleep(0)
 

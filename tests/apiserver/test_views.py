@@ -185,6 +185,15 @@ async def test_a_refusal_waits_until_what_it_rests_on_has_settled(start):
     assert (source.settled, source.proved) == ([GPUClass], [])
 
 
+async def test_what_settles_has_its_time_from_when_the_question_came(start):
+    source = Settling(world("a"))
+    views, _ = start(source)
+    await views.ask(names)
+    came = asyncio.get_running_loop().time() - 5
+    assert await views.ask(names, rests_on=unless("b"), came=came) == ["b"]
+    assert [until - came < 1 for until in source.until] == [True]
+
+
 class Reading(FakeSource):
     """A source that shows another world once an object is read alone."""
 

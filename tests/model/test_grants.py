@@ -87,13 +87,14 @@ def test_an_unbounded_parent_hides_no_bounded_grandparent():
     tree = a_tree(a=4, a_m=None)
     child = "tenant-a-m-n"
     assert lefts(judged(tree, budget(h100=5), child=child)) == {"tenant-a": 4}
-    assert judged(tree, budget(h100=4), child=child).bounding == {"tenant-a": budget(h100=4)}
+    found = judged(tree, budget(h100=4), child=child)
+    assert found.bounding == dict.fromkeys(("tenant-a", "tenant-a-m"), budget(h100=4))
 
 
 def test_every_tenant_above_is_asked_and_the_tightest_told():
     tree = a_tree(using(1, "tenant-b"), root=6, a=None, a_m=9)
     found = judged(tree, budget(h100=9), child="tenant-a-m-n")
-    assert found.bounding.keys() == {"tenant-root", "tenant-a-m"}
+    assert found.bounding.keys() == {"tenant-root", "tenant-a", "tenant-a-m"}
     # 9 promised to tenant-a-m of 6: overdrawn, so nothing more is promised below it.
     assert lefts(found) == {"tenant-root": 0}
 
@@ -247,5 +248,7 @@ def test_a_refusal_that_may_pass_by_itself_says_so():
     assert not certain.reserved
 
 
-def test_a_key_that_nobody_above_declares_is_unlimited():
-    assert judged(a_tree(a=None), budget(h100=10**6)).bounding == {}
+def test_a_key_that_nobody_above_declares_is_unlimited_and_reserved_with_whoever_may_come_to():
+    found = judged(a_tree(a=None), budget(h100=10**6), child="tenant-a-m-n")
+    assert not found.objections
+    assert found.bounding.keys() == {"tenant-a", "tenant-a-m"}

@@ -109,15 +109,31 @@ def test_what_is_over_is_kept_a_while_for_slow_clocks_then_dropped():
 
 def test_so_many_children_at_once_and_no_more():
     full = Book({f"tenant-a-{number}": entry(h100=1) for number in range(MOST)})
-    assert reservations.is_full(full, CHILD, entry(), START)
-    assert not reservations.is_full(full, "tenant-a-1", entry(), START)
-    assert not reservations.is_full(full, CHILD, entry(), later(LIFE.total_seconds()))
+    assert reservations.is_full(full, "tenant-a", CHILD, entry(), START)
+    assert not reservations.is_full(full, "tenant-a", "tenant-a-1", entry(), START)
+    assert not reservations.is_full(full, "tenant-a", CHILD, entry(), later(LIFE.total_seconds()))
+
+
+def test_one_who_changes_many_below_keeps_nobody_else_from_being_changed():
+    many = Book({f"tenant-a-x-{number}": entry(h100=1) for number in range(MOST)})
+    for tenant in ("tenant-root", "tenant-a"):
+        assert reservations.is_full(many, tenant, "tenant-a-x-new", entry(), START)
+        assert not reservations.is_full(many, tenant, "tenant-b-new", entry(), START)
+    assert not reservations.is_full(many, "tenant-a", "tenant-a-new", entry(), START)
+    assert not reservations.is_full(many, "tenant-root", "tenant-c", entry(), START)
 
 
 def test_no_configmap_grows_past_what_kubernetes_stores():
     wide = Entry(until=START + LIFE, after=1, units={f"a.io/{n:0250}": 1 for n in range(100)})
     stored = {f"tenant-a-{n}": wide for n in range(30)}
-    assert reservations.is_full(Book(stored), CHILD, entry(), START)
+    assert reservations.is_full(Book(stored), "tenant-a", CHILD, entry(), START)
+
+
+def test_one_tenant_below_fills_a_share_of_it_alone():
+    wide = Entry(until=START + LIFE, after=1, units={f"a.io/{n:0250}": 1 for n in range(100)})
+    stored = {f"tenant-a-{n}": wide for n in range(3)}
+    assert reservations.is_full(Book(stored), "tenant-root", "tenant-a-9", entry(), START)
+    assert not reservations.is_full(Book(stored), "tenant-root", "tenant-b-9", entry(), START)
 
 
 def test_an_entry_is_readable_by_a_person():
