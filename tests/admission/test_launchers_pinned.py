@@ -70,7 +70,7 @@ def test_each_of_its_terms_is_narrowed():
         pytest.param(launcher(), [held(), made(on=None)], id="not-bound-yet"),
         pytest.param(launcher(), [held(admission="y"), made()], id="attached-to-another-start"),
         pytest.param(launcher(), [held(), made(deleting=True)], id="being-deleted"),
-        pytest.param(launcher(), [held(), made(count=1)], id="fewer-units-than-its-template"),
+        pytest.param(launcher(2), [held(), made(count=1)], id="fewer-units-than-its-template"),
         pytest.param(launcher(units=4), [held(), made()], id="raw-units-beside-its-claims"),
         pytest.param(launcher(units=1, text="[]"), [], id="raw-units-alone"),
         pytest.param(

@@ -234,6 +234,7 @@ async def test_an_answer_to_an_earlier_start_is_none_to_this_one(site):
 
 
 async def test_a_call_that_is_made_again_is_admitted_without_a_new_request(site):
+    site.budget = {"h100": 3}  # its own units are in it already
     async with site.binder():
         first = await site.begin("vm", BOTH)
     site.api.writes.clear()
@@ -314,11 +315,37 @@ async def test_an_undoing_that_fails_is_tried_again_while_there_is_time(site):
 
 
 async def test_a_request_that_another_call_has_taken_over_is_left_to_it(site):
-    first = asyncio.ensure_future(site.start())
+    first = asyncio.ensure_future(site.begin("vm", BOTH))
     await asyncio.sleep(1)
-    second = asyncio.ensure_future(site.start())
+    second = asyncio.ensure_future(site.begin("vm", BOTH))
     await asyncio.sleep(0.5)
     assert "by another request" in (await first)["status"]["message"]
     assert site.asked_for()["id"] == "id-1"
+    assert "deletionTimestamp" not in site.claims()[made()]["metadata"]
     async with site.binder():
         assert (await second)["allowed"]
+
+
+async def test_one_whose_claim_another_call_attaches_before_it_is_asked_for_leaves_it_alone(site):
+    theirs = attachment("vm", admission="theirs", since=5)
+
+    def takes(write):
+        if "bindRequest" in ((write.body or {}).get("status") or {}) and not site.answered:
+            site.answered.append(())
+            now = site.claims()["c"]
+            site.api.put(
+                kinds.GPU_CLAIMS, {**now, "status": now["status"] | {"attachedTo": theirs}}
+            )
+        return False
+
+    site.api.refuse(takes, errors.Unreachable("never", sent=True))
+    response = await site.start()
+    assert "by another request" in response["status"]["message"]
+    assert (site.attached(), site.asked_for()) == (theirs, None)
+
+
+async def test_a_claim_that_nobody_knows_was_made_goes_with_the_rest(site):
+    site.api.fail(Fault(at=1, executed=True))
+    async with site.binder(refuse="no"):
+        await site.begin("vm", BOTH)
+    assert site.claims()[made()]["metadata"]["deletionTimestamp"]

@@ -96,3 +96,26 @@ def test_forged_template_units_are_judged_as_honest_ones():
     units = [{"name": f"gpuclaim-{number}", "deviceName": H100} for number in range(5)]
     marks = {keys.RESOLVED_CLAIMS_ANNOTATION: '[{"class":"h100","units":5}]'}
     assert refused(a_vmi(gpus=units, annotations=marks)) == [("OverMaxCount", path(member="")[:-1])]
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        pytest.param({"attached": attachment("vm", admission="other")}, id="of-another-start"),
+        pytest.param(
+            {"attached": attachment("vm", admission="x"), "count": 1}, id="of-other-units"
+        ),
+        pytest.param(
+            {"attached": attachment("vm", admission="x"), "class_name": "l40"},
+            id="of-another-class",
+        ),
+    ],
+)
+def test_a_template_claim_of_the_record_that_is_not_this_starts_is_not_believed(own):
+    entries = [{"name": f"gpuclaim-{number}", "deviceName": H100} for number in range(2)]
+    marks = json.dumps([{"claim": "tpl", "admission": "x"}, {"class": "h100", "units": 2}])
+    body = a_vmi(gpus=entries, annotations={keys.RESOLVED_CLAIMS_ANNOTATION: marks})
+    mine = {"attached": attachment("vm", admission="x"), "count": 2, "template": True, "on": "n1"}
+    good = [*CLAIMS, a_claim("tpl", **mine)]
+    assert admitted(body, claims=good) == body
+    assert refused(body, claims=[*CLAIMS, a_claim("tpl", **(mine | own))])
