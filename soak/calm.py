@@ -6,7 +6,7 @@ from gpu.binder import phases
 from gpu.binder.report import PassReport
 from gpu.objects import kinds
 from gpu.ports import Outcome
-from soak import closely, events
+from soak import closely, events, migrations
 from soak import kubevirt as virt
 from soak.judge import Judge
 from soak.leading import Leaders
@@ -49,7 +49,7 @@ async def look(leaders: Leaders, judge: Judge) -> list[str]:
             continue
         if not report.written and all(it.outcome is Outcome.STALE for it in report.failed):
             is_judged = leaders.enabled and not report.quarantined
-            return judge.torn(BUILT) if is_judged else []
+            return judge.torn(BUILT) + judge.unfollowed(BUILT) if is_judged else []
         if last is not None and _is_done(last) and report.written:
             words = f"wrote {dict(report.written)}, the one before wrote {dict(last.written)}"
             return [f"not still: an undisturbed pass {words} and left nothing undone"]
@@ -67,11 +67,13 @@ async def settle(site: Site, leaders: Leaders, judge: Judge) -> list[str]:
         before = _moved(site)
         site.host_deletes_records = False
         events.controllers(site)
+        for vmi in filter(virt.is_migrating, site.api.all(kinds.VMIS)):
+            migrations.get_on(site, vmi)
         site.pass_time(45)
         _, wrong = await one_pass(leaders, judge)
         if before == _moved(site) and not _is_under_way(site):
             break
-    site.pass_time(600)
+    site.pass_time(620)
     return wrong or await look(leaders, judge) or judge.finished(BUILT)
 
 

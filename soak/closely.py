@@ -12,12 +12,12 @@ from gpu.objects.meta import ObjectKey
 from soak import finish, launchers, strangers
 from soak import kubevirt as virt
 from soak.judge import Judge, Stand
-from soak.site import Raw, Site
+from soak.site import SKEWS, Raw, Site
 
 Place = tuple[str, str]
 Stands = dict[str, Stand]
 _LOSSES = {"NodeGone", "NodeNotReady"}
-_WINDOW = 600.0
+_WINDOW = 600.0 - 2 * SKEWS
 
 
 def look(site: Site, judge: Judge, before: Stands, report: PassReport) -> list[str]:
@@ -198,7 +198,7 @@ def _guard(site: Site, judge: Judge) -> list[str]:
     or are one now, count once here.
     """
     now = site.clock.monotonic()
-    if now - site.acknowledged <= _WINDOW * 2:
+    if now - site.acknowledged <= (_WINDOW + 4 * SKEWS) * 2:
         return []
     held: set[str] = set()
     lost: set[tuple[str, str]] = set()
@@ -208,7 +208,7 @@ def _guard(site: Site, judge: Judge) -> list[str]:
             held.add(judge.set_of(uid))
         left = judge.left.get(uid)
         if not left or left.told["cause"] == "SetTorn" or _age(site, left.told["at"]) >= _WINDOW:
-            continue
+            continue  # a leader whose clock is ahead forgets sooner what another noted
         if left.told["cause"] in _LOSSES:
             lost.add((left.told["at"], left.told["node"]))
         counted.append((left.told["node"], {judge.set_of(uid), left.set_name}))

@@ -8,7 +8,7 @@ from gpu import keys
 from gpu.objects import kinds, kubevirt
 from gpu.objects.meta import ObjectKey
 from soak import kubevirt as virt
-from soak import machines, strangers, vms
+from soak import machines, migrations, strangers, vms
 from soak.site import Raw, Site
 from tests.binder import raws
 from tests.fakes import rules
@@ -291,6 +291,7 @@ EVENTS: Final[dict[str, tuple[Event, float]]] = {
     "start VM": (vms.start, 13),
     "delete VM": (delete_vm, 0.7),
     "stop VM": (stop_vm, 1.5),
+    "migrate": (migrations.migrate, 2.5),
     "raw pod": (strangers.come, 1.5),
     "raw pod goes": (strangers.go, 1),
     "guest ends": (guest_ends, 1),

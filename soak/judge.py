@@ -9,8 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpu.objects import kinds
+from gpu.objects.meta import ObjectKey
 from soak import finish, starts
+from soak import kubevirt as virt
 from soak.launchers import Launchers
+from soak.machines import Guest
 from soak.refusals import Refusals
 from soak.site import Raw, Site
 
@@ -95,17 +98,27 @@ class Judge:
             if stand.phase == "Bound":
                 resource = self.resources.get(stand.class_name, stand.class_name)
                 held[stand.node, resource, stand.vm or uid] += stand.units
-        running = {guest.pod for guest in self.site.guests}
-        seats = [seat for seat in self.launchers.seats if seat.pod not in running]
-        known = [it for it in self.site.guests if it.vm and it.pod not in self.launchers.loose]
-        places = [(it.node, it.vm, it.units) for it in known]
-        places += [(node, uid, units) for uid, node, units in self.launchers.others if whole]
-        for node, vm, wanted in (*places, *((it.node, it.vm, it.units) for it in seats)):
+        seats = [*self.launchers.seats, *(self.launchers.others if whole else ())]
+        places = [(it.node, it.vm, it.units) for it in seats]
+        seated = {it.pod for it in seats}
+        places += [
+            (it.node, it.vm, self._claimed(it, stands))
+            for it in self.site.guests
+            if it.pod not in seated and (whole or not it.source)  # of a migration nobody is asked
+        ]
+        for node, vm, wanted in places:
             for resource, units in wanted.items():
                 used[node, resource, vm] += units
         found: Counter[Place] = Counter()
         for place in held.keys() | used.keys():
             found[place[:2]] += max(held[place], used[place])
+        return found
+
+    def _claimed(self, guest: Guest, stands: dict[str, Stand]) -> Counter[str]:
+        """Units of a guest that its claims stand for: of any others nobody knows once its pod is gone."""
+        found: Counter[str] = Counter()
+        for uid in guest.claims.keys() & stands.keys():
+            found[self.resources[stands[uid].class_name]] += stands[uid].units
         return found
 
     def torn(self, built: frozenset[str]) -> list[str]:
@@ -121,6 +134,27 @@ class Judge:
             for vm, found in phases.items()
             if {"Lost", "Bound"} <= found
         ]
+
+    def unfollowed(self, built: frozenset[str]) -> list[str]:
+        """After undisturbed passes claims are held where their guest has migrated to."""
+        if "attachments" not in built:
+            return []
+        wrong = []
+        for guest in self.site.guests:
+            key = ObjectKey(*guest.vm.split("/")) if guest.source else None
+            vmi = self.site.api.find(kinds.VMIS, key) if key else None
+            if vmi is None or "deletionTimestamp" in vmi["metadata"] or virt.is_migrating(vmi):
+                continue
+            if vmi["status"]["phase"] != "Running" or vmi["status"].get("nodeName") != guest.node:
+                continue
+            for uid in guest.claims.keys() & self.stands.keys():
+                stand = self.stands[uid]
+                if stand.phase == "Bound" and stand.node != guest.node and not stand.deleting:
+                    wrong.append(
+                        f"not followed: {stand.name} is held on {stand.node}, its guest went to "
+                        f"{guest.node}"
+                    )
+        return wrong
 
     def finished(self, built: frozenset[str]) -> list[str]:
         """After all faults: orders that fit are Bound, and deleted claims that may go are gone."""
@@ -181,7 +215,7 @@ class Judge:
                     wrong.append(f"released too early: {name}, its guest runs on {guest.node}")
                 elif not stand.vm:
                     wrong.append(f"detached too early: {name}, its guest runs on {guest.node}")
-                elif stand.phase == "Bound" and stand.node != guest.node:
+                elif stand.phase == "Bound" and stand.node not in {guest.node, guest.source}:
                     wrong.append(
                         f"moved too early: {name} is held on {stand.node}, its guest runs on "
                         f"{guest.node}"

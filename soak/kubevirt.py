@@ -13,6 +13,7 @@ from gpu.objects.meta import ObjectKey
 from soak.machines import Guest, Machine
 from soak.site import Raw, Site
 
+MIGRATION = "kubevirt.io/migrationJobUID"
 LAUNCHER = {"kubevirt.io": "virt-launcher"}
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
@@ -22,7 +23,7 @@ def move_on(site: Site, vmi: Raw) -> None:
     if "deletionTimestamp" in vmi["metadata"] or vmi["status"]["phase"] in kubevirt.ENDED:
         _finish(site, vmi)
         return
-    pod = next(iter(pods_of(site, vmi)), None)
+    pod = main_pod(site, vmi)
     if pod is None:
         if vmi["status"]["phase"] == "Pending":
             _make_pod(site, vmi)
@@ -83,6 +84,22 @@ def pods_of(site: Site, vmi: Raw) -> list[Raw]:
     """The VMI's pods that are there."""
     listed = vmi["status"].get("activePods") or {}
     return [pod for pod in site.api.all(kinds.PODS) if pod["metadata"]["uid"] in listed]
+
+
+def main_pod(site: Site, vmi: Raw) -> Raw | None:
+    """The VMI's launcher, if it is there: the target of a migration once that is done."""
+    state = vmi["status"].get("migrationState") or {}
+    is_done = bool(state.get("completed")) and not state.get("failed")
+    for pod in pods_of(site, vmi):
+        if is_done == (pod["metadata"]["name"] == state.get("targetPod")):
+            return pod
+    return None
+
+
+def is_migrating(vmi: Raw) -> bool:
+    """Say whether a migration of it is under way."""
+    state = vmi["status"].get("migrationState") or {}
+    return bool(state) and not state.get("completed")
 
 
 def claims_of(site: Site, vmi: Raw) -> list[Raw]:

@@ -4,12 +4,11 @@ By its own reading of the pods as stored, like all of the judge.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gpu import keys
 from gpu.objects import kinds, kubevirt
 from soak import kubevirt as virt
-from soak import strangers
 from soak.site import Raw, Site
 
 
@@ -34,8 +33,8 @@ class Launchers:
     """Node by uid, of all that ever were let through to one."""
     seats: list[Seat] = field(default_factory=list)
     """Those that take room now."""
-    others: list[tuple[str, str, dict[str, int]]] = field(default_factory=list)
-    """Uid, node and units of live pods on nodes to which no leader has pinned them."""
+    others: list[Seat] = field(default_factory=list)
+    """Live pods on nodes to which no leader has pinned them, a pod of no VM under its own uid."""
     loose: set[str] = field(default_factory=set)
     """Launchers let through to no node, by uid: all they ask for is nobody's class."""
     fresh: list[Seat] = field(default_factory=list)
@@ -53,10 +52,10 @@ class Launchers:
             return
         self._seen = seen
         pods = self.site.api.all(kinds.PODS)
-        self._pods = [it for it in pods if virt.owner_of(it) and not _is_gated(it)]
+        self._pods = [it for it in pods if virt.owner_of(it) and _is_past_gate(it)]
         loose = {it["metadata"]["uid"] for it in self._pods if _is_loose(it)}
         self.came, self.loose = loose - self.loose, loose
-        self.others = strangers.bound([it for it in pods if not virt.pinned_to(it)])
+        self.others = [_other(it) for it in pods if not virt.pinned_to(it) and _is_on_a_node(it)]
         self.seats = [seat_of(pod) for pod in self._pods if _takes_room(pod)]
         self.fresh = [seat for seat in self.seats if seat.pod not in self.pins]
 
@@ -118,6 +117,17 @@ def seat_of(pod: Raw) -> Seat:
     return Seat(meta["uid"], meta["name"], vm, virt.pinned_to(pod), virt.wants(pod))
 
 
+def _other(pod: Raw) -> Seat:
+    meta, node = pod["metadata"], pod["spec"]["nodeName"]
+    if virt.owner_of(pod):
+        return replace(seat_of(pod), node=node)
+    return Seat(meta["uid"], meta["name"], meta["uid"], node, virt.wants(pod))
+
+
+def _is_on_a_node(pod: Raw) -> bool:
+    return bool(pod["spec"].get("nodeName")) and pod["status"]["phase"] not in kubevirt.ENDED
+
+
 def is_made_for(claim: Raw, vmi: str) -> bool:
     """Say whether a claim is a template claim of the VMI of that uid."""
     owners = claim["metadata"].get("ownerReferences") or []
@@ -130,8 +140,10 @@ def is_template(claim: Raw) -> bool:
     return keys.TEMPLATE_CLAIM_LABEL in (meta.get("labels") or {})
 
 
-def _is_gated(pod: Raw) -> bool:
-    return bool(pod["spec"].get("schedulingGates"))
+def _is_past_gate(pod: Raw) -> bool:
+    """Say whether somebody let it through; targets of migrations pass no gate."""
+    is_target = virt.MIGRATION in (pod["metadata"].get("labels") or {})
+    return not pod["spec"].get("schedulingGates") and not is_target
 
 
 def _is_loose(pod: Raw) -> bool:

@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,22 @@ from soak.api import Api
 from soak.line import Line
 from soak.watch import Watch
 from tests.fakes.clock import FakeClock
+
+
+@dataclass(frozen=True)
+class Skewed:
+    """The clock of a leader's machine: it goes right, and it is not set as those of others are."""
+
+    clock: FakeClock
+    seconds: float = 0.0
+
+    def now(self) -> datetime:
+        """The time as this machine believes it to be."""
+        return self.clock.now() + timedelta(seconds=self.seconds)
+
+    def monotonic(self) -> float:
+        """Seconds: nobody sets this one."""
+        return self.clock.monotonic()
 
 
 async def _at_once(work: Any) -> Any:
@@ -42,7 +59,7 @@ class Leader:
     """One leadership. `passes` is None until it is elected."""
 
     api: Api
-    clock: FakeClock
+    clock: Skewed
     config: Config
     line: Line
     watch: Watch

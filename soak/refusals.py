@@ -10,10 +10,10 @@ from gpu.objects import kinds
 from gpu.objects.meta import ObjectKey
 from soak import kubevirt as virt
 from soak.leader import Leader
-from soak.site import Raw, Site
+from soak.site import SKEWS, Raw, Site
 
-SKIPPED = 600.0
-"""Seconds for which the node is skipped, unless it changes."""
+SKIPPED = 600.0 - 2 * SKEWS
+"""Seconds for which the node is skipped at least, unless it changes, whoever leads then."""
 
 
 @dataclass(frozen=True)

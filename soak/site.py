@@ -15,7 +15,7 @@ from gpu.objects.meta import ObjectKey
 from gpu.settings import RawNames
 from soak import machines
 from soak.api import Api
-from soak.leader import Hold, Leader
+from soak.leader import Hold, Leader, Skewed
 from soak.line import Line
 from soak.machines import Guest, Machine
 from soak.watch import Watch
@@ -24,6 +24,8 @@ from tests.fakes.clock import FakeClock
 
 Raw = dict[str, Any]
 RESOURCES = ("nvidia.com/A", "nvidia.com/B", "amd.com/C", "intel.com/D")
+SKEWS = 5.0
+"""Seconds by which the clock of a leader's machine is at most wrong."""
 TENANTS = ("tenant-root", "tenant-a", "tenant-b", "tenant-a-x", "tenant-c")
 
 
@@ -173,9 +175,10 @@ class Site:
         }
 
     def new_leader(self, *, enabled: bool = True, blind: bool = False) -> Leader:
+        skew = random.Random(f"{self.dice}/skew").choice((0.0, 0.0, -SKEWS, -2.0, 2.0, SKEWS))
         return Leader(
             api=self.api,
-            clock=self.clock,
+            clock=Skewed(self.clock, skew),
             config=replace(self.config, enabled=enabled),
             line=Line(self.api, tally=self.tally, ended=self.ended),
             watch=Watch(self.api),

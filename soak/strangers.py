@@ -8,7 +8,7 @@ from collections import Counter
 from gpu.objects import kinds, kubevirt
 from soak import kubevirt as virt
 from soak.machines import Guest
-from soak.site import Raw, Site
+from soak.site import Site
 
 MOST = 3
 
@@ -82,12 +82,3 @@ def offered_by(site: Site) -> set[str]:
     """Names of the resources that classes offer."""
     sources = [it["spec"]["source"] for it in site.api.all(kinds.GPU_CLASSES)]
     return {source["devicePlugin"]["resourceName"] for source in sources}
-
-
-def bound(pods: list[Raw]) -> list[tuple[str, str, dict[str, int]]]:
-    """Uid, node and units of live pods that are on a node."""
-    return [
-        (pod["metadata"]["uid"], pod["spec"]["nodeName"], virt.wants(pod))
-        for pod in pods
-        if pod["spec"].get("nodeName") and pod["status"]["phase"] not in kubevirt.ENDED
-    ]

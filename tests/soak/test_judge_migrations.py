@@ -1,0 +1,130 @@
+"""The judge alone: what it must see where guests migrate, and of clocks that are set wrong."""
+
+import pytest
+
+from gpu.binder.report import PassReport
+from gpu.objects import kinds
+from soak import closely, migrations
+from soak.judge import Judge
+from soak.leader import Skewed
+from soak.site import SKEWS, Site
+from tests.binder import raws
+from tests.soak.started import TENANT, VM, a_held, a_start, noted, pin
+
+RESOURCE = "nvidia.com/A"
+
+
+@pytest.fixture
+def site():
+    found = Site("judge")
+    for machine in found.machines.values():
+        machine.units = dict.fromkeys(found.resources, 8)
+    found.tick()
+    served = dict.fromkeys(found.resources, "8")
+    for node in found.api.all(kinds.NODES):
+        found.api.edit(kinds.NODES, node, lambda it: it["status"]["allocatable"].update(served))
+    found.begin("judge/1")
+    return found
+
+
+@pytest.fixture
+def judge(site):
+    judge = Judge(site)
+    assert judge.look() == []
+    return judge
+
+
+def sorts(wrong):
+    return [words.partition(":")[0] for words in wrong]
+
+
+def running(site, judge, node="n0"):
+    """A VM whose guest runs on a node with the claim x; returns its VMI."""
+    vmi, pod = a_start(site, held=("x",))
+    labels = {"kubevirt.io": "virt-launcher"}
+    site.api.edit(kinds.PODS, pod, lambda it: it["metadata"].update(labels=labels))
+    claim = a_held(site, noted(pod, node, admission="adm-x"))
+    pod = pin(site, pod, node)
+    pod = site.api.edit(kinds.PODS, pod, lambda it: it["spec"].update(nodeName=node))
+    site.api.edit(kinds.PODS, pod, lambda it: it["status"].update(phase="Running"))
+    told = {"phase": "Running", "nodeName": node, "activePods": {pod["metadata"]["uid"]: node}}
+    vmi = site.api.edit(kinds.VMIS, vmi, lambda it: it["status"].update(told))
+    uid = claim["metadata"]["uid"]
+    guest = migrations.Guest(
+        pod["metadata"]["uid"], f"{TENANT}/{VM}", node, {RESOURCE: 1}, {uid: f"{TENANT}/x"}
+    )
+    site.guests.append(guest)
+    assert judge.look() == []
+    return vmi
+
+
+def hold(site, node):
+    claim = site.claim(TENANT, "x")
+    site.api.edit(kinds.GPU_CLAIMS, claim, lambda it: it["status"].update(nodeName=node))
+
+
+def vmi_now(site):
+    return next(iter(site.api.all(kinds.VMIS)))
+
+
+def migrate(site, *, until):
+    """Begin a migration and, if told, have it succeed; returns its target."""
+    migrations.migrate(site)
+    target = site.guests[-1].node
+    for number in range(2, 30):
+        if until == "begun" or not migrations.virt.is_migrating(vmi_now(site)):
+            break
+        site.begin(f"judge/{number}")
+        if site.chance(0.7, vmi_now(site)):
+            migrations.get_on(site, vmi_now(site))
+    return target
+
+
+def test_a_migration_takes_the_guest_and_the_claim_may_be_on_either_node(site, judge):
+    running(site, judge)
+    target = migrate(site, until="done")
+    assert [(guest.node, guest.source) for guest in site.guests] == [(target, "n0")]
+    assert vmi_now(site)["status"]["nodeName"] == target
+    assert judge.look() == []
+    hold(site, target)
+    assert judge.look() == []
+
+
+def test_a_claim_that_goes_before_the_guest_has_gone_is_seen(site, judge):
+    running(site, judge)
+    hold(site, migrate(site, until="begun"))
+    assert sorts(judge.look()) == ["moved too early"]
+
+
+def test_a_claim_that_goes_to_a_third_node_is_seen(site, judge):
+    running(site, judge)
+    target = migrate(site, until="done")
+    hold(site, next(name for name in site.machines if name not in {"n0", target}))
+    assert sorts(judge.look()) == ["moved too early"]
+
+
+def test_a_claim_that_does_not_follow_is_seen(site, judge):
+    running(site, judge)
+    target = migrate(site, until="done")
+    judge.look()
+    assert sorts(judge.unfollowed(frozenset({"attachments"}))) == ["not followed"]
+    hold(site, target)
+    judge.look()
+    assert judge.unfollowed(frozenset({"attachments"})) == []
+
+
+def test_a_guest_holds_units_on_both_nodes_for_who_sees_it(site, judge):
+    running(site, judge)
+    target = migrate(site, until="begun")
+    before = dict(judge.stands)
+    a_held(site, raws.bound(target), "all", 8)
+    assert judge.look() == []
+    assert sorts(closely.look(site, judge, before, PassReport())) == ["booked twice"]
+
+
+def test_the_clock_of_a_leader_is_wrong_and_goes_right(site):
+    clock = Skewed(site.clock, -SKEWS)
+    assert (site.clock.now() - clock.now()).total_seconds() == SKEWS
+    site.clock.advance(7)
+    assert clock.monotonic() == site.clock.monotonic() == 7
+    assert (site.clock.now() - clock.now()).total_seconds() == SKEWS
