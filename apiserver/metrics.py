@@ -47,6 +47,8 @@ class Metrics:
     quarantined_sets: Gauge
     malformed_objects: Gauge
     unreadable_quotas: Gauge
+    holds_not_enforced: Gauge
+    pods_at_gate: Gauge
     sets_held_back: Gauge
     starts_demoted: Gauge
     rejections: Gauge
@@ -201,6 +203,16 @@ def create() -> Metrics:
         unreadable_quotas=Gauge(
             "cozystack_gpu_unreadable_quotas",
             "GPU quotas of tenants that are no whole number of units and count as 0.",
+            registry=registry,
+        ),
+        holds_not_enforced=Gauge(
+            "cozystack_gpu_holds_not_enforced",
+            "1 while launchers can take held units past the gate.",
+            registry=registry,
+        ),
+        pods_at_gate=Gauge(
+            "cozystack_gpu_pods_at_gate",
+            "Pods that wait at the scheduling gate.",
             registry=registry,
         ),
         sets_held_back=Gauge(

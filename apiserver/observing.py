@@ -12,14 +12,17 @@ from gpu.binder.report import PassReport
 from gpu.cluster.caches import Caches
 from gpu.cluster.http import Observation
 from gpu.cluster.recorder import Recorder
+from gpu.config import Config
 from gpu.errors import DecodeError
-from gpu.model import tenancy
+from gpu.model import coverage, holds, tenancy
 from gpu.objects.claims import GPUClaim, Phase
 from gpu.objects.classes import GPUClass
 from gpu.objects.config_maps import ConfigMap
 from gpu.objects.kinds import Kind
 from gpu.objects.meta import ObjectKey
+from gpu.objects.pods import Pod
 from gpu.objects.tenants import TenantQuota, TenantRelease
+from gpu.objects.webhooks import Webhooks
 from gpu.ports import Clock, Outcome
 from gpu.reading import InThread
 from gpu.settings import Settings
@@ -164,12 +167,13 @@ class Observing:
         caches: Caches,
         recorder: Recorder,
         clock: Clock,
+        config: Config,
         in_thread: InThread = asyncio.to_thread,
     ) -> None:
         """Set the gauges that follow the stores, and count Events, until cancelled."""
         while True:
             await asyncio.sleep(_GAUGES_EVERY)
-            await in_thread(lambda: self._count(caches, clock.now()))
+            await in_thread(lambda: self._count(caches, clock.now(), config))
             self._count_events(recorder)
 
     def _count_events(self, recorder: Recorder) -> None:
@@ -177,7 +181,7 @@ class Observing:
             self._metrics.events.labels(result).inc(total - self._events[result])
             self._events[result] = total
 
-    def _count(self, caches: Caches, now: datetime) -> None:
+    def _count(self, caches: Caches, now: datetime, config: Config) -> None:
         claims = caches.items(GPUClaim)
         self._metrics.claim_times.count(claims, now)
         phases = Counter(claim.phase for claim in claims)
@@ -203,6 +207,10 @@ class Observing:
         declared = tenancy.declaring(caches.items(TenantRelease), caches.items(TenantQuota))
         unreadable = tenancy.unreadable(declared, settings.resource_names)
         self._metrics.unreadable_quotas.set(sum(len(bad) for _, bad in unreadable))
+        gaps = holds.gaps(config, caches.items(Webhooks)) if config.enabled else ()
+        self._metrics.holds_not_enforced.set(1 if gaps else 0)
+        gated = sum(1 for pod in caches.items(Pod) if pod.live and coverage.is_at_gate(pod))
+        self._metrics.pods_at_gate.set(gated)
 
     async def loop_lag(self) -> None:
         """Measure how late the event loop wakes from a short sleep, until cancelled."""

@@ -337,7 +337,11 @@ def _background(process: Process) -> dict[str, Coroutine[Any, Any, None]]:
         "projection": process.projection.run(),
         "views": _views(process),
         "gauges": process.observing.gauges(
-            process.caches, process.recorder, process.clock, process.computing
+            process.caches,
+            process.recorder,
+            process.clock,
+            process.serve.config,
+            process.computing,
         ),
         "events": process.recorder.run(),
         "loop lag": process.observing.loop_lag(),

@@ -22,7 +22,7 @@ from policies import bundle, shapes, stored
 from policies.shapes import Document, Stay
 
 API_SERVICE: Final = f"{keys.CATALOG_VERSION}.{keys.CATALOG_GROUP}"
-WEBHOOKS: Final = "cozystack-gpu"
+WEBHOOKS: Final = keys.WEBHOOKS_NAME
 """Name of our webhook configurations, mutating and validating."""
 FINALIZING: Final = "cozystack-gpu-claim-finalizer"
 """Name of the policy that puts our finalizer on new claims, and of its binding."""

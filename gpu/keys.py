@@ -65,6 +65,7 @@ WORKLOAD_MONITOR_LABEL: Final = "workloads.cozystack.io/monitor"
 
 # The singleton GPUBinder and the leader's Lease.
 BINDER_NAME: Final = "binder"
+WEBHOOKS_NAME: Final = "cozystack-gpu"
 LEASE_NAME: Final = "cozystack-gpu-binder"
 
 # Field managers.

@@ -17,10 +17,7 @@ from gpu import outrun, world
 from gpu.errors import DecodeError
 from gpu.model.snapshot import Snapshot
 from gpu.objects import binders, claims, classes, config_maps, nodes, pods, workloads
-from gpu.objects.binders import GPUBinder
 from gpu.objects.claims import GPUClaim
-from gpu.objects.classes import GPUClass
-from gpu.objects.config_maps import ConfigMap
 from gpu.objects.decode import Raw
 from gpu.objects.kinds import (
     CONFIG_MAPS,
@@ -33,43 +30,13 @@ from gpu.objects.kinds import (
     WORKLOADS,
     Kind,
 )
-from gpu.objects.kubevirt import VM, VMI, KubeVirt
 from gpu.objects.meta import HasMeta, ObjectKey
-from gpu.objects.nodes import GPUNode, Node
-from gpu.objects.pods import Pod
-from gpu.objects.storage import CSINode, StorageClass
-from gpu.objects.tenants import Namespace, TenantQuota, TenantRelease
-from gpu.objects.volumes import Claim, Volume
-from gpu.objects.workloads import Monitor, Workload
 from gpu.ports import Outcome, Reader, Writer
 from gpu.settings import Settings
-from gpu.world import World
+from gpu.world import VIEWS, World
 
 T = TypeVar("T")
 Items = tuple[HasMeta, ...]
-
-VIEWS: Final[Mapping[str, type[HasMeta]]] = {
-    "classes": GPUClass,
-    "claims": GPUClaim,
-    "inventory": GPUNode,
-    "nodes": Node,
-    "pods": Pod,
-    "volume_claims": Claim,
-    "volumes": Volume,
-    "storage_classes": StorageClass,
-    "csi_nodes": CSINode,
-    "vmis": VMI,
-    "vms": VM,
-    "namespaces": Namespace,
-    "releases": TenantRelease,
-    "quotas": TenantQuota,
-    "kubevirts": KubeVirt,
-    "binders": GPUBinder,
-    "config_maps": ConfigMap,
-    "workloads": Workload,
-    "monitors": Monitor,
-}
-"""Field of World to the view that fills it."""
 
 _OWN: Final[Mapping[Kind, tuple[str, Callable[[Raw], HasMeta]]]] = {
     GPU_CLASSES: ("classes", classes.decode),

@@ -1,8 +1,10 @@
 """World: all typed objects of one instant and the Snapshot over them; frozen, pure."""
 
 import bisect
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Final
 
 from gpu import keys, settings
 from gpu.errors import SettingsError
@@ -14,14 +16,39 @@ from gpu.objects.claims import GPUClaim
 from gpu.objects.classes import GPUClass
 from gpu.objects.config_maps import ConfigMap
 from gpu.objects.kubevirt import VM, VMI, KubeVirt
-from gpu.objects.meta import ObjectKey
+from gpu.objects.meta import HasMeta, ObjectKey
 from gpu.objects.nodes import GPUNode, Node
 from gpu.objects.pods import Pod
 from gpu.objects.storage import CSINode, StorageClass
 from gpu.objects.tenants import Namespace, TenantQuota, TenantRelease
 from gpu.objects.volumes import Claim, Volume
+from gpu.objects.webhooks import Webhooks
 from gpu.objects.workloads import Monitor, Workload
 from gpu.settings import Settings
+
+VIEWS: Final[Mapping[str, type[HasMeta]]] = {
+    "classes": GPUClass,
+    "claims": GPUClaim,
+    "inventory": GPUNode,
+    "nodes": Node,
+    "pods": Pod,
+    "volume_claims": Claim,
+    "volumes": Volume,
+    "storage_classes": StorageClass,
+    "csi_nodes": CSINode,
+    "vmis": VMI,
+    "vms": VM,
+    "namespaces": Namespace,
+    "releases": TenantRelease,
+    "quotas": TenantQuota,
+    "kubevirts": KubeVirt,
+    "binders": GPUBinder,
+    "webhooks": Webhooks,
+    "config_maps": ConfigMap,
+    "workloads": Workload,
+    "monitors": Monitor,
+}
+"""Field of World to the view that fills it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +72,8 @@ class World:
     quotas: tuple[TenantQuota, ...] = ()
     kubevirts: tuple[KubeVirt, ...] = ()
     binders: tuple[GPUBinder, ...] = ()
+    webhooks: tuple[Webhooks, ...] = ()
+    """Our MutatingWebhookConfiguration."""
     config_maps: tuple[ConfigMap, ...] = ()
     workloads: tuple[Workload, ...] = ()
     monitors: tuple[Monitor, ...] = ()

@@ -10,8 +10,9 @@ from typing import get_args
 
 from gpu import keys
 from gpu.binder import budget_news, changes, conditions, news
+from gpu.binder import standing as binder
 from gpu.binder.phases import status
-from gpu.model import budgets, gate_reasons, invariants, refusals, signs, start_refusals
+from gpu.model import budgets, gate_reasons, holds, invariants, refusals, signs, start_refusals
 from gpu.objects import claims, kinds
 from policies import standing
 
@@ -53,6 +54,7 @@ KEYS = {
     "USAGE_MONITOR_SELECTOR_LABEL": "gpu.cozystack.io/selects-no-pod",
     "WORKLOAD_MONITOR_LABEL": "workloads.cozystack.io/monitor",
     "BINDER_NAME": "binder",
+    "WEBHOOKS_NAME": "cozystack-gpu",
     "LEASE_NAME": "cozystack-gpu-binder",
     "BINDER_MANAGER": "cozystack-gpu-binder",
     "WEBHOOK_MANAGER": "cozystack-gpu-webhook",
@@ -98,6 +100,8 @@ STARTS = {
 CONDITIONS = {
     "Bound",
     "Degraded",
+    "Enabled",
+    "HoldsNotEnforced",
     "Leading",
     "Lost",
     "PoliciesCurrent",
@@ -187,6 +191,14 @@ GATE_REASONS = {
     "Unreadable",
     "UsedUp",
 }
+HOLDS_REASONS = {
+    "Enforced",
+    "SchedulerPlaces",
+    "WebhooksChanged",
+    "WebhooksMissing",
+    "WebhooksOff",
+}
+SWITCH_REASONS = {"SwitchedOff", "SwitchedOn"}
 GATES = {"Closed", "Exhausted", "Open"}
 POLICY_REASONS = {
     "Current",
@@ -277,6 +289,11 @@ def test_derived_status_keeps_its_conditions_and_reasons():
     assert (status.READY, status.PERMITTED, reasons) == ("Ready", "Permitted", DERIVED_REASONS)
 
 
+def test_whether_holds_are_enforced_keeps_its_reasons():
+    assert {gap.value for gap in holds.Gap} | {binder.ENFORCED} == HOLDS_REASONS
+    assert {binder.switched_on().reason, binder.switched_off(0).reason} == SWITCH_REASONS
+
+
 def test_a_quota_gate_keeps_its_words():
     reasons = {reason.value for reason in budgets.GateReason}
     assert ({state.value for state in budgets.GateState}, reasons) == (GATES, GATE_REASONS)
@@ -307,6 +324,8 @@ def test_the_runbook_knows_every_code_condition_and_reason():
         *DERIVED_REASONS,
         *GATE_REASONS,
         *GATES,
+        *HOLDS_REASONS,
+        *SWITCH_REASONS,
         *WAITS,
         *ALARMS,
     }

@@ -26,6 +26,9 @@ DEGRADED: Final = "Degraded"
 RELEASING: Final = "Releasing"
 LEADING: Final = "Leading"
 SETTINGS_CURRENT: Final = "SettingsCurrent"
+ENABLED: Final = "Enabled"
+HOLDS_NOT_ENFORCED: Final = "HoldsNotEnforced"
+"""Of GPUBinder, and of each class."""
 
 WRITE_REFUSED: Final = "WriteRefused"
 

@@ -3,12 +3,14 @@
 Each says its good case too, so that a condition that is missing means that nobody looked.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from gpu import keys
+from gpu.binder import conditions
 from gpu.binder.phase import Findings
 from gpu.model import guard, usage
+from gpu.model.holds import Found
 from gpu.model.usage import Kept, Standing
 from gpu.objects.meta import Condition
 from gpu.units import NodeName
@@ -16,6 +18,7 @@ from gpu.units import NodeName
 LOSSES_HELD_BACK: Final = "LossesHeldBack"
 RECORDS_KEPT: Final = "RecordsKept"
 PLANS_CHECKED: Final = "PlansChecked"
+ENFORCED: Final = "Enforced"
 
 _MESSAGE_CAP: Final = 8000
 """Room for ten nodes with the longest names; the schema takes four times as much."""
@@ -29,6 +32,41 @@ def of(findings: Findings) -> tuple[Condition, ...]:
     if findings.records is not None:
         told.append(records(findings.records))
     return tuple(told)
+
+
+def switched_on() -> Condition:
+    """Say that the feature is on."""
+    return _is(conditions.ENABLED, "True", "SwitchedOn", "the feature is on")
+
+
+def switched_off(waiting: int) -> Condition:
+    """Say that the feature is off, and how many pods wait at the gate for it."""
+    words = "the feature is off: nothing is placed, and what is held stays held"
+    if waiting:
+        pods = (
+            "1 pod waits at the gate and stays"
+            if waiting == 1
+            else (f"{waiting} pods wait at the gate and stay")
+        )
+        words += (
+            f". {pods} there: switch it on again, stop their VMs, or let them through to wherever the "
+            "scheduler finds room, past every hold: cozystack-gpu teardown --release-gates"
+        )
+    return _is(conditions.ENABLED, "False", "SwitchedOff", words)
+
+
+def enforced(gaps: Sequence[Found]) -> Condition:
+    """Say how launchers may take held units past the gate, if they may."""
+    if not gaps:
+        words = "launchers that ask for units of a class are held at the gate"
+        return _is(conditions.HOLDS_NOT_ENFORCED, "False", ENFORCED, words)
+    words = "; ".join(found.words for found in gaps)
+    return _is(
+        conditions.HOLDS_NOT_ENFORCED,
+        "True",
+        gaps[0].gap.value,
+        f"units of a claim may be in use by others when its VM starts: {words}",
+    )
 
 
 def losses(findings: Findings) -> Condition:

@@ -21,6 +21,7 @@ from gpu.objects import (
     storage,
     tenants,
     volumes,
+    webhooks,
     workloads,
 )
 from gpu.objects.kinds import Kind
@@ -68,6 +69,12 @@ WATCHED: Final = (
         view=tenants.TenantQuota,
         decode=tenants.decode_quota,
         scope=reflector.Scope(field_selector=f"metadata.name={keys.TENANT_QUOTA_NAME}"),
+    ),
+    Watched(
+        kind=kinds.MUTATING_WEBHOOKS,
+        view=webhooks.Webhooks,
+        decode=webhooks.decode,
+        scope=reflector.Scope(field_selector=f"metadata.name={keys.WEBHOOKS_NAME}"),
     ),
     Watched(
         kind=kinds.CONFIG_MAPS,

@@ -7,13 +7,15 @@ from apiserver.observing import Observing
 from gpu.binder.report import Failed, PassReport, Spent
 from gpu.cluster.caches import Caches
 from gpu.cluster.recorder import Recorder, Reporter
-from gpu.objects.kinds import CONFIG_MAPS, GPU_CLAIMS, GPU_CLASSES, HELM_RELEASES
+from gpu.config import Config
+from gpu.objects.kinds import CONFIG_MAPS, GPU_CLAIMS, GPU_CLASSES, HELM_RELEASES, PODS
 from gpu.ports import Outcome
 from policies.asking import Report as CanaryReport
 from policies.canary import Finding, Verdict
 from policies.standing import Reason, Standing
 from tests.builders import START, raw_release
 from tests.fakes.clock import FakeClock
+from tests.starting import raw_launcher
 
 
 def value(made, name, **labels):
@@ -45,7 +47,7 @@ def test_gauges_follow_the_stores():
     caches[GPU_CLAIMS].put(a_claim("two", 3, {"phase": "Lost"}))
     caches[GPU_CLAIMS].put(a_claim("three", "many", {}))
     observing = Observing(made, "me")
-    observing._count(caches, START)
+    observing._count(caches, START, Config())
     assert value(made, "cozystack_gpu_claims", phase="Bound") == 1
     assert value(made, "cozystack_gpu_claims", phase="Pending") == 0
     assert [
@@ -64,7 +66,7 @@ def test_gauges_follow_the_stores():
             "data": {"resourceNames": "", "rawResourceNames": "denied"},
         }
     )
-    observing._count(caches, START)
+    observing._count(caches, START, Config())
     assert value(made, "cozystack_gpu_settings_valid") == 1
 
 
@@ -72,13 +74,31 @@ def test_a_gauge_counts_the_gpu_quotas_that_cannot_be_read():
     made = metrics.create()
     caches = Caches(None)
     observing = Observing(made, "me")
-    observing._count(caches, START)
+    observing._count(caches, START, Config())
     assert value(made, "cozystack_gpu_unreadable_quotas") == 0
     bad = {"gpu.cozystack.io/h100": "x", "gpu.cozystack.io/total": 1.5, "example.com/nic": "y"}
     for tenant, quotas in (("tenant-a", bad), ("tenant-b", {"gpu.cozystack.io/h100": 4})):
         caches[HELM_RELEASES].put(raw_release(tenant, quotas))
-    observing._count(caches, START)
+    observing._count(caches, START, Config())
     assert value(made, "cozystack_gpu_unreadable_quotas") == 2
+
+
+def test_gauges_say_whether_holds_are_enforced_and_how_many_pods_wait_for_them():
+    made = metrics.create()
+    caches = Caches(None)
+    observing = Observing(made, "me")
+    for name, more in (("waits", {}), ("ended", {"phase": "Failed"}), ("through", {"gates": []})):
+        caches[PODS].put(raw_launcher(name, **more))
+    found = {}
+    for state, config in (
+        ("gone", Config()),
+        ("unwanted", Config(vm_webhooks=False)),
+        ("off", Config(enabled=False)),
+    ):
+        observing._count(caches, START, config)
+        found[state] = value(made, "cozystack_gpu_holds_not_enforced")
+        assert value(made, "cozystack_gpu_pods_at_gate") == 1
+    assert found == {"gone": 1, "unwanted": 0, "off": 0}
 
 
 def test_a_failure_that_stays_is_logged_once_and_counted_each_time():

@@ -30,6 +30,7 @@ CONTRACT = (
     "orders",
     "release",
     "usage",
+    "off",
     "status",
 )
 CONFLICT = errors.from_status({"code": 409, "reason": "Conflict", "message": "modified"})
@@ -90,12 +91,13 @@ async def test_with_the_feature_off_only_finalizers_and_release_write():
     gone = raws.a_claim("gone", meta=raws.DELETED)
     rig = a_rig(raws.a_claim("x"), gone, config=replace(Config(), enabled=False))
     reports = await rig.until_still()
-    assert list(reports[0].phases) == ["finalizers", "release", "usage"]
+    assert list(reports[0].phases) == ["finalizers", "release", "usage", "off"]
     assert rig.claim("gone") is None
     assert rig.placed() == {}
     assert {kind for _, kind, _ in rig.writes()} == {
         "GPUClaim tenant-a/x",
         "GPUClaim tenant-a/gone",
+        "GPUBinder binder",
     }
 
 
@@ -119,7 +121,7 @@ async def test_a_conflict_on_a_placement_ends_placing_for_this_pass_and_release_
     )
     assert (report.aborted, report.only_conflicts) == (True, True)
     names = [row.name for row in phases.PASS]
-    assert list(report.phases) == [*names[: names.index("orders") + 1], "release"]
+    assert list(report.phases) == [*names[: names.index("orders") + 1], "release", "off"]
     assert rig.claim("gone") is None
     assert rig.placed() == {}
     await rig.until_still()

@@ -16,6 +16,7 @@ from gpu.objects import (
     storage,
     tenants,
     volumes,
+    webhooks,
     workloads,
 )
 from gpu.objects.meta import ObjectKey
@@ -37,6 +38,7 @@ DECODERS: dict[type, tuple[kinds.Kind, Callable[[Any], Any]]] = {
     tenants.TenantRelease: (kinds.HELM_RELEASES, tenants.decode_release),
     tenants.TenantQuota: (kinds.RESOURCE_QUOTAS, tenants.decode_quota),
     binders.GPUBinder: (kinds.GPU_BINDERS, binders.decode),
+    webhooks.Webhooks: (kinds.MUTATING_WEBHOOKS, webhooks.decode),
     config_maps.ConfigMap: (kinds.CONFIG_MAPS, config_maps.decode),
     kubevirt.VM: (kinds.VMS, kubevirt.decode_vm),
     workloads.Workload: (kinds.WORKLOADS, workloads.decode),

@@ -49,7 +49,7 @@ PROCESS: Final[Granted] = {
     ("configmaps", ("*",)): ("get",),  # to write a policy with a ConfigMap parameter; no such name
     ("clusterroles.rbac.authorization.k8s.io", ("cozystack-gpu",)): ("get",),
     ("apiservices.apiregistration.k8s.io", (teardown.API_SERVICE,)): ("delete",),
-    (f"mutatingwebhookconfigurations.{ADMISSION}", (teardown.WEBHOOKS,)): ("delete",),
+    (f"mutatingwebhookconfigurations.{ADMISSION}", (teardown.WEBHOOKS,)): ("delete", *FOLLOW),
     (f"validatingwebhookconfigurations.{ADMISSION}", (teardown.WEBHOOKS,)): ("delete",),
     (f"mutatingadmissionpolicies.{ADMISSION}", (teardown.FINALIZING,)): ("delete",),
     (f"mutatingadmissionpolicybindings.{ADMISSION}", (teardown.FINALIZING,)): ("delete",),

@@ -130,7 +130,10 @@ def test_every_watched_kind_may_be_followed(chart: Chart, row):
     if row.scope.namespace:
         assert row.scope.namespace == keys.SETTINGS_NAMESPACE
         role = chart.one("Role", "cozystack-gpu-settings")
-    assert {"list", "watch"} <= set(granted(role).get((row.kind.resource, ()), ()))
+    one = (row.scope.field_selector or "").removeprefix("metadata.name=")
+    rights = granted(role)
+    verbs = [rights.get((row.kind.resource, names), ()) for names in ((), (one,))]
+    assert {"list", "watch"} <= {verb for found in verbs for verb in found}
 
 
 def test_the_code_and_the_chart_mean_the_same_objects(chart: Chart):

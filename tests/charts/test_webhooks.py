@@ -10,6 +10,8 @@ from gpu import keys
 from gpu.admission import starting
 from gpu.admission.review import Allowed
 from gpu.config import Config
+from gpu.model import holds
+from gpu.objects import webhooks
 from tests.apiserver.fakes import FakeSource
 from tests.charts.rendering import OUTSIDE, Chart, Json
 
@@ -171,6 +173,11 @@ def test_the_webhooks_of_a_start_are_registered_with_the_value_and_the_process_i
     assert set(mutating(chart)) == {VMS, LAUNCHERS}
     for off in ("vmWebhooks.enabled=false", "enabled=false"):
         assert "MutatingWebhookConfiguration" not in chart.kinds(ON, off)
+
+
+def test_the_webhooks_of_a_start_are_those_without_which_holds_are_not_enforced(chart: Chart):
+    found = webhooks.decode(chart.one("MutatingWebhookConfiguration", NAME, ON))
+    assert holds.gaps(Config(), [found]) == ()
 
 
 def test_the_charts_default_is_that_of_the_process(chart: Chart):

@@ -10,6 +10,7 @@ from gpu.binder.phases import (
     launchers,
     lost,
     moves,
+    off,
     orders,
     rejections,
     release,
@@ -33,6 +34,7 @@ PASS: Final = (
     Phase(name="orders", changes=orders.changes_of),
     Phase(name="release", changes=release.changes_of, when_disabled=True, after_failed_write=True),
     Phase(name="usage", changes=usage.changes_of, when_disabled=True, after_refused_plan=True),
+    Phase(name="off", changes=off.changes_of, when_disabled=True, after_failed_write=True),
     Phase(name="status", changes=status.changes_of, after_refused_plan=True),
 )
 

@@ -13,7 +13,7 @@ from gpu import keys, settings
 from gpu.binder import changes, conditions, standing
 from gpu.binder.changes import Change, ReportBinder, ReportClass, ReportNode, WriteSettings
 from gpu.binder.phase import Scene
-from gpu.model import capacity, eligibility, guard, names
+from gpu.model import capacity, eligibility, guard, holds, names
 from gpu.model.capacity import ClassUnits
 from gpu.model.snapshot import Snapshot
 from gpu.objects.classes import GPUClass
@@ -29,12 +29,13 @@ NODES_MOST: Final = 512
 
 def changes_of(scene: Scene) -> Iterator[Change]:
     """Yield what is stored otherwise than it should be."""
-    yield from _classes(scene)
+    enforced = standing.enforced(holds.gaps(scene.config, scene.world.webhooks))
+    yield from _classes(scene, enforced)
     yield from _nodes(scene)
-    yield from _settings(scene)
+    yield from _settings(scene, enforced)
 
 
-def _classes(scene: Scene) -> Iterator[Change]:
+def _classes(scene: Scene, enforced: Condition) -> Iterator[Change]:
     units = capacity.of_classes(scene.draft)
     named: Counter[str] = Counter()
     if any(offer.meta.deleting for offer in scene.world.classes):
@@ -42,15 +43,24 @@ def _classes(scene: Scene) -> Iterator[Change]:
     for offer in scene.world.classes:
         if scene.leaves_alone(changes.object_set(GPU_CLASSES, offer.meta.key)):
             continue
-        report = _of_class(scene, offer, units[offer.name], named[offer.name])
+        ready = _ready_or_not(scene, offer, units[offer.name], named[offer.name])
+        told = (ready, _permitted(scene, offer), enforced)
+        report = _of_class(scene, offer, units[offer.name], told)
         if not _is_published(report):
             yield report
 
 
-def _of_class(scene: Scene, offer: GPUClass, units: ClassUnits, named: int) -> ReportClass:
+def _ready_or_not(scene: Scene, offer: GPUClass, units: ClassUnits, named: int) -> Condition:
+    if offer.meta.deleting:
+        return _deleting(named)
+    return _ready(scene.draft.snapshot, offer, units)
+
+
+def _of_class(
+    scene: Scene, offer: GPUClass, units: ClassUnits, told: tuple[Condition, ...]
+) -> ReportClass:
     shown = offer.status.conditions
-    ready = _deleting(named) if offer.meta.deleting else _ready(scene.draft.snapshot, offer, units)
-    for condition in (ready, _permitted(scene, offer)):
+    for condition in told:
         fresh = replace(condition, observed_generation=offer.meta.generation)
         shown = conditions.put(shown, fresh, scene.now)
     return ReportClass(
@@ -136,14 +146,14 @@ def _nodes(scene: Scene) -> Iterator[Change]:
             yield ReportNode(node=node, resources=resources)
 
 
-def _settings(scene: Scene) -> Iterator[Change]:
+def _settings(scene: Scene, enforced: Condition) -> Iterator[Change]:
     wanted = Settings.of(scene.draft.snapshot.resources, scene.config.raw_names)
     stored = scene.world.settings_map
     problem = _problem(scene, wanted)
     is_refused = scene.leaves_alone(changes.object_set(CONFIG_MAPS, changes.SETTINGS_KEY))
     if problem and not is_refused:
         yield WriteSettings(settings=wanted, exists=stored is not None, problem=problem)
-    yield from _binder(scene, wanted, problem if is_refused else "")
+    yield from _binder(scene, wanted, problem if is_refused else "", enforced)
 
 
 def _problem(scene: Scene, wanted: Settings) -> str:
@@ -159,7 +169,7 @@ def _problem(scene: Scene, wanted: Settings) -> str:
     return ""
 
 
-def _binder(scene: Scene, wanted: Settings, problem: str) -> Iterator[Change]:
+def _binder(scene: Scene, wanted: Settings, problem: str, enforced: Condition) -> Iterator[Change]:
     """Say on GPUBinder which settings are in force and how things stand; only what changed."""
     in_force = scene.world.settings if problem else wanted
     if scene.findings.held_back:
@@ -178,7 +188,7 @@ def _binder(scene: Scene, wanted: Settings, problem: str) -> Iterator[Change]:
             else _is(conditions.SETTINGS_CURRENT, "True", "Written", "as the leader wants them")
         )
         shown = binder.conditions
-        ours = (current, *standing.of(scene.findings))
+        ours = (current, standing.switched_on(), enforced, *standing.of(scene.findings))
         for condition in ours:
             shown = conditions.put(shown, condition, scene.now)
         if binder.settings != in_force or not conditions.same(binder.conditions, shown):

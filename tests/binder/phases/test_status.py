@@ -8,7 +8,7 @@ import pytest
 from gpu.binder import bodies
 from gpu.binder.changes import ReportBinder, ReportClass, ReportNode, WriteSettings
 from gpu.binder.phases import status
-from gpu.config import Config
+from gpu.config import Config, RawPlacement
 from gpu.objects.meta import Condition
 from gpu.objects.nodes import NodeUnits
 from gpu.settings import RawNames, Settings
@@ -27,6 +27,22 @@ def settings_map(names: str = raws.RESOURCE, raw: str = "denied", **more: str) -
     }
 
 
+def webhooks() -> raws.Raw:
+    """Those of the chart, as far as they are looked at."""
+    asked = {"vmis": ("kubevirt.io", "virtualmachineinstances"), "pods": ("", "pods")}
+    return {
+        "metadata": {"name": "cozystack-gpu"},
+        "webhooks": [
+            {
+                "name": f"{name}.gpu.cozystack.io",
+                "failurePolicy": "Fail",
+                "rules": [{"apiGroups": [group], "resources": [plural], "operations": ["CREATE"]}],
+            }
+            for name, (group, plural) in asked.items()
+        ],
+    }
+
+
 def kubevirt(*names: str) -> raws.Raw:
     table = {"pciHostDevices": [{"resourceName": name} for name in names]}
     return {
@@ -41,6 +57,7 @@ def scene(**objects: Any):
             "classes": [raws.a_class()],
             "nodes": [raws.a_node("n1", units=8), raws.a_node("n2", units=4)],
             "config_maps": [settings_map()],
+            "webhooks": [webhooks()],
             **objects,
         }
     )
@@ -80,6 +97,14 @@ def test_a_class_tells_its_units_and_nodes():
                 status="True",
                 reason="NoTable",
                 message="KubeVirt has no permittedHostDevices: nothing is barred",
+                since=NOW,
+                observed_generation=1,
+            ),
+            Condition(
+                type="HoldsNotEnforced",
+                status="False",
+                reason="Enforced",
+                message="launchers that ask for units of a class are held at the gate",
                 since=NOW,
                 observed_generation=1,
             ),
@@ -296,6 +321,8 @@ def test_the_binder_tells_the_settings_in_force_and_its_own_conditions_alone():
     assert report.settings == Settings((ResourceName(raws.RESOURCE),), RawNames.DENIED)
     assert [(item.type, item.status) for item in report.conditions] == [
         ("SettingsCurrent", "True"),
+        ("Enabled", "True"),
+        ("HoldsNotEnforced", "False"),
         ("LossesHeldBack", "False"),
         ("PlansChecked", "True"),
     ]
@@ -341,3 +368,18 @@ def test_an_object_in_quarantine_is_left_alone_and_the_others_are_written(skip, 
     assert kinds == {ReportClass, ReportNode, ReportBinder, WriteSettings}
     kinds = {type(item) for item in status.changes_of(scene(**objects, skip={skip}))}
     assert kinds == {ReportClass, ReportNode, ReportBinder, WriteSettings} - {left_out}
+
+
+def test_every_class_and_the_binder_say_that_holds_are_not_enforced():
+    binder = {"metadata": {"name": "binder"}, "status": {"term": 1}}
+    found = scene(webhooks=[], binders=[binder])
+    assert condition(the_class(found), "HoldsNotEnforced") == ("True", "WebhooksMissing")
+    report = only(item for item in status.changes_of(found) if isinstance(item, ReportBinder))
+    assert condition(report, "HoldsNotEnforced") == ("True", "WebhooksMissing")
+    assert condition(report, "Enabled") == ("True", "SwitchedOn")
+
+
+def test_raw_launchers_that_the_scheduler_places_leave_holds_unenforced():
+    loose = Config(raw_names=RawNames.ALLOWED, raw_placement=RawPlacement.SCHEDULER)
+    told = condition(the_class(replace(scene(), config=loose)), "HoldsNotEnforced")
+    assert told == ("True", "SchedulerPlaces")
