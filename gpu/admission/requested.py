@@ -70,10 +70,13 @@ def is_free(claim: GPUClaim, class_name: ClassName, units: Units) -> bool:
     return not is_of_earlier and (claim.class_name, claim.count) == (class_name, units)
 
 
-def earlier(found: Iterable[GPUClaim], vm: str) -> Iterator[GPUClaim]:
-    """Yield claims that an earlier VMI of the name had, and has not let go of yet."""
+def earlier(found: Iterable[GPUClaim], plan: Plan) -> Iterator[GPUClaim]:
+    """Yield claims that an earlier VMI of the name, or of a held claim, has not let go of yet."""
+    held = {claim.meta.name for claim in plan.found.held}
     for claim in found:
-        if claim.attached_to and (claim.attached_to.vmi, bool(claim.attached_to.uid)) == (vm, True):
+        if claim.attached_to is None or not claim.attached_to.uid:
+            continue
+        if claim.attached_to.vmi == plan.start.name or claim.meta.name in held:
             yield claim
 
 

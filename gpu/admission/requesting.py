@@ -24,7 +24,7 @@ from gpu.units import ClaimName, ClassName, NodeName, Units
 T = TypeVar("T")
 
 SETTLE: Final = 3.0
-"""Seconds that a start waits for its VM's last one to let go of its claims."""
+"""Seconds that a start waits for the guest before it to let go of its claims."""
 
 
 class Seen(Protocol):
@@ -52,10 +52,10 @@ class Requests:
         self._clock = clock
 
     async def settle(self, attempt: Attempt) -> None:
-        """Wait a little until claims of the VM's last start are let go of. Raises FailedError.
+        """Wait a little until claims are let go of by the guest before. Raises FailedError.
 
-        A VM that is started again at once would count twice against its budget, and find its units
-        used by its own last guest.
+        A VM that is started again at once would count twice against its budget, and a claim may be
+        used, as far as is known, by the guest that has just ended.
         """
         asked = attempt.asked
         await self._attachments.look(attempt)
@@ -63,7 +63,7 @@ class Requests:
             raise FailedError(vmis.taken(asked))
 
         def is_over() -> bool | None:
-            found = requested.earlier(self._seen.in_namespace(asked.namespace), asked.name)
+            found = requested.earlier(self._seen.in_namespace(asked.namespace), attempt.plan)
             return None if any(found) else True
 
         try:

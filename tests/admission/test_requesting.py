@@ -213,6 +213,24 @@ async def test_a_start_waits_for_the_claims_of_the_vms_last_one(site):
         assert (await starting)["allowed"]
 
 
+async def test_a_start_waits_until_a_held_claim_is_let_go_of_by_the_vm_that_has_just_ended(site):
+    site.claim("c", attached=attachment("other", uid="old", pods={"p": "n1"}))
+    starting = asyncio.ensure_future(site.start())
+    await asyncio.sleep(2)
+    assert site.api.writes == []
+    site.claim("c")
+    async with site.binder():
+        assert (await starting)["allowed"]
+    assert site.attached()["pods"] == []
+
+
+async def test_one_that_is_not_let_go_of_is_taken_over_with_its_pods(site):
+    site.claim("c", attached=attachment("other", uid="old", pods={"p": "n1"}))
+    async with site.binder():
+        assert (await site.start())["allowed"]
+    assert site.attached()["pods"] == [{"uid": "p", "node": "n1"}]
+
+
 async def test_one_whose_last_claims_do_not_go_gets_others(site):
     site.claim(made(), template=True, count=2, attached=attachment("vm", uid="old"))
     before = site.claims()[made()]
