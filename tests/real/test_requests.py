@@ -1,0 +1,216 @@
+"""VMs under `binding: request`: the stories of the gate, and starts that are refused rather than left waiting."""
+
+import asyncio
+import contextlib
+
+import pytest
+import pytest_asyncio
+
+from gpu.objects import kinds
+from tests.real import site as sites
+from tests.real import vm_site as vms
+from tests.real.test_vm_lives import (  # noqa: F401 -- both ways pass the same stories
+    test_a_guest_that_crashes_starts_again_on_the_same_node,
+    test_a_restart_keeps_node_and_claim_under_a_new_instance,
+    test_a_vm_that_is_deleted_and_made_anew_at_once_has_its_claim_again,
+    test_an_edit_of_a_running_vm_counts_from_its_next_start,
+    test_one_of_two_vms_that_race_for_a_claim_gets_it,
+)
+from tests.real.test_vm_story import (  # noqa: F401
+    test_a_held_claim_and_units_of_a_class_come_together_on_one_node,
+    test_a_held_claim_stays_with_its_tenant_while_the_vm_is_off,
+    test_a_second_vm_of_the_same_claim_is_refused_until_the_first_stops,
+    test_units_of_a_class_are_held_from_start_to_end,
+)
+from tests.real.vm_site import ACME, GLOBEX, REPLICA_SETS, gates, held, pins, to_node, unit
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+
+ON = {"binding": "request"}
+REQUEST = ("--binding=request",)
+FLAGS = (*vms.FLAGS, *REQUEST)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def plane(binaries_built, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("requests")
+    async with vms.opened(directory, flags=REQUEST, values=ON) as opened:
+        yield opened
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def site(plane):
+    yield plane
+    for node in vms.NODES:
+        await plane.nodes.uncordon(node)
+    await plane.clear()
+
+
+async def left(site, name):
+    """What a start has left on a claim."""
+    status = (await site.claim(ACME, name)).get("status") or {}
+    return {key: status[key] for key in ("attachedTo", "bindRequest") if status.get(key)}
+
+
+async def nothing_left(site, *names):
+    """Wait until no template claim is there, and nothing of a start on claims."""
+
+    async def clean():
+        return not await site.of_templates() and not any([await left(site, it) for it in names])
+
+    async def found():
+        return [await site.of_templates(), *[await left(site, it) for it in names]]
+
+    try:
+        await sites.until(clean, vms.LATE, "nothing left of the start")
+    except AssertionError as error:
+        raise AssertionError(f"left of the start: {await found()}") from error
+
+
+async def test_a_start_without_room_is_refused_on_the_vm_and_leaves_nothing(site):
+    assert await site.hold("most", "l40s", 3) == "gpu-3"
+    await site.hold("pair", "h100", 2)
+    await site.make("late", [held("pair"), unit("l40s", "x"), unit("l40s", "y")])
+    words = await site.refused("late")
+    assert 'webhook "vmis.gpu.cozystack.io" denied the request: VM late: ' in words
+    assert "l40s" in words
+    assert not await site.found(kinds.VMIS, "late")
+    await site.strategy("late", "Halted")
+    await nothing_left(site, "pair")
+    assert (await site.claim(ACME, "pair"))["status"]["phase"] == "Bound"
+
+
+async def test_a_refused_vm_runs_once_there_is_room_and_it_is_started_again(site):
+    await site.hold("most", "l40s", 4)
+    await site.make("late", [unit("l40s")])
+    assert "l40s" in await site.refused("late")
+    await site.stop("late")
+    await site.give_back("most")
+    await site.start("late")
+    vmi = await site.runs("late")
+    pod = await site.launcher("late")
+    assert vmi["status"]["nodeName"] == "gpu-3"
+    assert (gates(pod), pins(pod)) == ([], [to_node("gpu-3")])
+
+
+async def test_a_budget_refuses_before_anybody_is_asked(site):
+    await site.hold("all", "h100", 4)
+    await site.make("more", [unit()])
+    words = await site.refused("more")
+    assert "gpu.cozystack.io/h100" in words
+    await nothing_left(site, "all")
+
+
+async def test_of_two_vms_that_race_for_the_last_unit_one_runs_and_one_is_refused(site):
+    await site.hold("most", "l40s", 3)
+    names = {"left", "right"}
+    await asyncio.gather(*(site.make(name, [unit("l40s")]) for name in names))
+
+    async def running():
+        found = [await site.found(kinds.VMIS, name) for name in names]
+        return [one for one in found if one.get("status", {}).get("phase") == "Running"]
+
+    (winner,) = await sites.until(running, vms.LATE, "one of the two Running")
+    (loser,) = names - {winner["metadata"]["name"]}
+    assert "l40s" in await site.refused(loser)
+    assert not await site.found(kinds.VMIS, loser)
+    assert await site.booked() == {"gpu-3": 4}
+
+
+async def test_an_instance_without_a_name_is_refused_saying_why(site):
+    body = {
+        "metadata": {"name": "farm", "namespace": ACME},
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": {"set": "farm"}},
+            "template": {"metadata": {"labels": {"set": "farm"}}, **vms.a_template([unit()])},
+        },
+    }
+    await site.admin.create(REPLICA_SETS, body)
+
+    async def said():
+        found = (await site.found(REPLICA_SETS, "farm")).get("status") or {}
+        return next((it["message"] for it in found.get("conditions") or []), "")
+
+    words = await sites.until(said, vms.LATE, "the refusal")
+    assert "held for a VM by its name before it is started" in words
+
+
+async def test_a_start_moves_what_is_held_on_a_cordoned_node(site):
+    assert await site.hold("c", "h100", 2) == "gpu-1"
+    await site.nodes.cordon("gpu-1")
+    await site.make("web", [held("c")])
+    assert (await site.runs("web"))["status"]["nodeName"] == "gpu-2"
+    assert await site.bound(ACME, "c") == "gpu-2"
+
+
+async def test_what_a_webhook_that_was_killed_has_written_goes_by_itself(site):
+    """The leader stands still meanwhile, so the claims are attached and asked for and never answered."""
+    await site.hold("c", "h100", 1)
+    await site.product.stop()
+    await site.product.start("leader", flags=(*FLAGS, "--resync=2"))
+    await sites.until(lambda: leads(site, "leader"), vms.LATE, "the other replica leads")
+    await site.product.start(flags=FLAGS)
+    site.product.freeze("leader")
+    try:
+        await site.make("web", [held("c"), unit(entry="more")])
+
+        async def asked():
+            found = [await left(site, "c"), *[it["status"] for it in await site.of_templates()]]
+            return len(found) == 2 and all("bindRequest" in it for it in found)
+
+        await sites.until(asked, vms.LATE, "the request on both claims")
+        site.product.kill()
+    finally:
+        site.product.thaw("leader")
+    await site.strategy("web", "Halted")
+    await nothing_left(site, "c")
+    await site.product.stop("leader")
+    await site.product.start(flags=FLAGS)
+    await site.start("web")
+    await site.runs("web")
+
+
+async def leads(site, identity):
+    """Say whether a replica leads."""
+    with contextlib.suppress(KeyError):
+        found = await site.admin.get(kinds.GPU_BINDERS, "binder")
+        return found["status"]["holder"] == identity
+    return False
+
+
+async def changed(site, binding):
+    """Have the product run anew under the other `binding`, as an upgrade that changes the value does."""
+    await site.product.stop()
+    await site.product.configure({"binding": binding})
+    await site.product.start(flags=(*vms.FLAGS, f"--binding={binding}"))
+    await sites.until(lambda: leads(site, "replica-1"), vms.LATE, "the product leads again")
+
+
+async def test_a_vm_that_runs_does_not_notice_that_binding_is_changed_and_changed_back(site):
+    await site.hold("c", "h100", 2)
+    await site.make("asked", [held("c"), unit(entry="more")])
+    asked = await site.runs("asked")
+    await changed(site, "gate")
+    await site.make("gated", [unit("l40s")])
+    gated = await site.runs("gated")
+    await site.hold("rest", "l40s", 3, tenant=GLOBEX)
+    await site.make("waits", [unit("l40s")])
+    await site.gated("waits")
+    await changed(site, "request")
+    await site.give_back("rest", GLOBEX)
+    await site.runs("waits")  # at the gate since before
+    for name, vmi in (("asked", asked), ("gated", gated)):
+        assert (await site.runs(name))["metadata"]["uid"] == vmi["metadata"]["uid"]
+    assert await site.user("c") == "asked"
+    assert {it["metadata"]["ownerReferences"][0]["name"] for it in await site.of_templates()} == {
+        "asked",
+        "gated",
+        "waits",
+    }
+    for name in ("asked", "gated", "waits"):
+        await site.stop(name)
+    await nothing_left(site)
+    await site.start("gated")
+    again = await site.runs("gated", but=gated["metadata"]["uid"])
+    assert again["status"]["nodeName"] == "gpu-3"
