@@ -115,8 +115,8 @@ def _pins(site: Site, judge: Judge) -> list[str]:
             serves = int(node["status"]["allocatable"].get(resource, "0"))
             tenant = seat.vm.partition("/")[0]
             order = finish.raw_order(tenant, resource, 0)  # what it asks for counts already
-            bare = strangers.raw_units(site)[tenant, resource]
-            if bare and (over := next(finish.overdrawn(site, order), None)):
+            is_raw = virt.resolved(pod) == ({}, {})
+            if is_raw and (over := next(finish.overdrawn(site, order), None)):
                 wrong.append(f"over budget: {seat.name} was let through: {over}")
             if in_use[seat.node, resource] > serves:
                 wrong.append(

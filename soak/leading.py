@@ -21,6 +21,7 @@ ALLOWED_WHEN_OFF = {
     "WriteRecord",
     "DropRecord",
     "WriteMonitor",
+    "ReportBinder",  # that it is off, and what waits
 }
 
 
