@@ -4,7 +4,8 @@ A pod belongs to a VM when the VMI lists it in `status.activePods` or a claim at
 recorded it; an owner reference proves nothing, anyone can write one. For nodes, claims and pods of
 one VM share units on the same node only. For budgets, a VM's attached claims, whatever their phase
 and node, account for as many units of each of its pods: a guest that migrates or starts anew has two
-for a while, and its tenant ordered its units once.
+for a while, and its tenant ordered its units once. A claim that another VM took over while a pod ends
+that it has recorded accounts for its units of that pod: they are its new VM's by now.
 """
 
 from collections.abc import Container, Iterable, Iterator, Mapping
@@ -18,6 +19,8 @@ from gpu.objects.pods import Pod
 from gpu.units import ClassName, NodeName, ResourceName, TenantName, Units
 
 Sums = dict[tuple[Holder, ResourceName], int]
+TakenOver = dict[tuple[str, str], Sums]
+"""Of pods by namespace and uid: units that claims of other VMs than its own account for."""
 
 
 def holder_of(claim: GPUClaim) -> Holder | None:
@@ -44,6 +47,38 @@ def owners(claims: Iterable[GPUClaim], vmis: Iterable[VMI]) -> dict[tuple[str, s
         for uid in vmi.active_pods:
             found[vmi.meta.namespace, uid] = vmi.meta.key
     return found
+
+
+def taken_over(
+    attached: Iterable[GPUClaim],
+    resources: Mapping[ClassName, ResourceName],
+    owned: Mapping[tuple[str, str], Holder],
+) -> TakenOver:
+    """Return what other VMs took over of the claims of pods that are not known to have ended."""
+    found: TakenOver = {}
+    for claim in attached:
+        vm, resource = holder_of(claim), resources.get(claim.class_name)
+        if vm is None or resource is None or claim.attached_to is None:
+            continue
+        for pod in claim.attached_to.pods:
+            key = (claim.meta.namespace, pod.uid)
+            if not pod.ended and owned.get(key, vm) != vm:
+                sums = found.setdefault(key, {})
+                sums[vm, resource] = sums.get((vm, resource), 0) + claim.count
+    return found
+
+
+def shares(
+    pod: Pod, resource: ResourceName, units: int, vm: Holder | None, taken: TakenOver
+) -> Iterator[tuple[Holder | None, int]]:
+    """Yield for whom a pod asks for its units: VMs that took over claims of it, then its own."""
+    for (other, of), amount in taken.get((pod.meta.namespace, pod.meta.uid), {}).items():
+        part = min(units, amount) if of == resource else 0
+        if part:
+            yield other, part
+            units -= part
+    if units:
+        yield vm, units
 
 
 def named(vms: Iterable[VM]) -> dict[ObjectKey, ObjectKey]:
@@ -111,6 +146,7 @@ def raw_units(
     wanted: Iterable[tuple[Pod, ResourceName, Units]],
     owned: Mapping[tuple[str, str], Holder],
     covered: Mapping[tuple[Holder, ResourceName], int],
+    taken: TakenOver,
 ) -> dict[tuple[TenantName, ResourceName], int]:
     """Return pod units per namespace that no attached claim accounts for; budgets count them raw.
 
@@ -121,7 +157,8 @@ def raw_units(
         if is_at_gate(pod):
             continue
         vm = owned.get((pod.meta.namespace, pod.meta.uid))
-        bare = units if vm is None else units - covered.get((vm, resource), 0)
+        own = next((rest for one, rest in shares(pod, resource, units, vm, taken) if one == vm), 0)
+        bare = own if vm is None else own - covered.get((vm, resource), 0)
         if bare > 0:
             place = (TenantName(pod.meta.namespace), resource)
             raw[place] = raw.get(place, 0) + bare

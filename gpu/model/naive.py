@@ -210,12 +210,28 @@ def asked(cluster: Cluster, places: AbstractSet[Place]) -> dict[Place, Amounts]:
     """Return units that live pods request on each of the places."""
     sums: dict[Place, Amounts] = {place: Counter() for place in places}
     for pod in cluster.gpu_pods({node for node, _ in places}):
-        vm = cluster.owner(pod)
         node = cluster.node_of(pod)
-        for resource, units in pod.requests.items():
+        for resource in pod.requests:
             if node is not None and (node, resource) in sums:
-                sums[node, resource][vm] += units
+                sums[node, resource].update(_for_whom(cluster, pod, resource))
     return sums
+
+
+def _for_whom(cluster: Cluster, pod: Pod, resource: ResourceName) -> Amounts:
+    """Return a pod's units by VM: what others took over of its claims while it ends is theirs."""
+    own, left = cluster.owner(pod), int(pod.requests[resource])
+    others: Amounts = Counter()
+    for _, claim in sorted(cluster.found.in_namespace.get(pod.meta.namespace, {}).items()):
+        noted = claim.attached_to.pods if claim.attached_to else ()
+        is_noted = any(one.uid == pod.meta.uid and not one.ended for one in noted)
+        if is_noted and vm_of(claim) != own and cluster.resource(claim) == resource:
+            others[vm_of(claim)] += claim.count
+    found: Amounts = Counter()
+    for vm, units in others.items():
+        found[vm] = min(left, units)
+        left -= found[vm]
+    found[own] += left
+    return found
 
 
 def serves(cluster: Cluster, name: NodeName, resource: ResourceName) -> int:
@@ -298,9 +314,11 @@ def _raw_of(cluster: Cluster, namespace: str) -> Counter[ResourceName]:
             covered[vm_of(claim), mine] += claim.count
     raw: Counter[ResourceName] = Counter()
     for pod in pods:
-        for resource, units in pod.requests.items():
+        own = cluster.owner(pod)
+        for resource in pod.requests:
             if resource in cluster.counted:
-                raw[resource] += max(0, units - covered[cluster.owner(pod), resource])
+                units = _for_whom(cluster, pod, resource)[own]
+                raw[resource] += max(0, units - covered[own, resource])
     return raw
 
 

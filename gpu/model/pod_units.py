@@ -86,14 +86,16 @@ def id_of(pod: Pod) -> PodId:
 def _summed(pods: Mapping[PodId, Pod], wanting: Mapping[PodId, Pod], known: Known) -> PodUnits:
     wanted = tuple(coverage.wants(wanting.values(), known.resources))
     owned = coverage.owners(known.attached, known.vmis.values())
+    made_of = {name: offer.resource for name, offer in known.classes.items()}
+    taken = coverage.taken_over(known.attached, made_of, owned) if wanted else {}
     occupied: dict[Place, int] = {}
     for pod, resource, units in wanted:
         vm = owned.get(id_of(pod))
         is_pinned = vm is not None and not coverage.is_at_gate(pod)
         node = pod.node or (pod.pinned if is_pinned else None)
         if node is not None:
-            occupied[node, resource, vm] = occupied.get((node, resource, vm), 0) + units
-    made_of = {name: offer.resource for name, offer in known.classes.items()}
+            for one, part in coverage.shares(pod, resource, units, vm, taken):
+                occupied[node, resource, one] = occupied.get((node, resource, one), 0) + part
     for node, resource, units, vm in coverage.unseen(known.attached, made_of, pods):
         where = (node, resource, vm)
         occupied[where] = occupied.get(where, 0) + units
@@ -104,7 +106,7 @@ def _summed(pods: Mapping[PodId, Pod], wanting: Mapping[PodId, Pod], known: Know
         owned=owned,
         known={key: pods[key] for key in owned if key in pods},
         occupied=occupied,
-        raw=coverage.raw_units(wanted, owned, covered),
+        raw=coverage.raw_units(wanted, owned, covered, taken),
     )
 
 

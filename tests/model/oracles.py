@@ -22,6 +22,26 @@ def vm_of_pod(objects, pod):
     return None
 
 
+def asks(objects, pod, resource):
+    """A pod's units by VM: one that took over a claim of it while it ends has that claim's units."""
+    own = vm_of_pod(objects, pod)
+    others = {}
+    for claim in sorted(objects["claims"], key=lambda item: item.key):
+        if claim.meta.namespace != pod.meta.namespace or claim.attached_to is None:
+            continue
+        open_pods = {noted.uid for noted in claim.attached_to.pods if not noted.ended}
+        vm = claim.attached_to.vmi
+        is_taken = pod.meta.uid in open_pods and vm != own
+        if is_taken and resource_of(objects, claim) == resource:
+            others[vm] = others.get(vm, 0) + claim.count
+    left = pod.requests.get(resource, 0)
+    shares = {}
+    for vm, units in others.items():
+        shares[vm] = min(left, units)
+        left -= shares[vm]
+    return shares | {own: left}
+
+
 def resource_of(objects, claim):
     for offer in objects["classes"]:
         if offer.name == claim.class_name:
@@ -72,11 +92,11 @@ def in_use(objects, claims, node_name, resource):
                 holders.add((claim.meta.namespace, claim.attached_to.vmi))
     for pod in objects["pods"]:
         if pod.phase in LIVE and pod.node == node_name and pod.requests.get(resource):
-            vm = vm_of_pod(objects, pod)
-            if vm is None:
-                alone += pod.requests[resource]
-            else:
-                holders.add((pod.meta.namespace, vm))
+            for vm, units in asks(objects, pod, resource).items():
+                if vm is None:
+                    alone += units
+                else:
+                    holders.add((pod.meta.namespace, vm))
     for claim in objects["claims"]:
         if claim.attached_to is not None and unseen(objects, holder_of(claim), node_name):
             holders.add(holder_of(claim))
@@ -92,11 +112,9 @@ def in_use(objects, claims, node_name, resource):
                 and resource_of(objects, claim) == resource
             ),
             sum(
-                pod.requests.get(resource, 0)
+                asks(objects, pod, resource).get(holder[1], 0)
                 for pod in objects["pods"]
-                if pod.phase in LIVE
-                and pod.node == node_name
-                and (pod.meta.namespace, vm_of_pod(objects, pod)) == holder
+                if pod.phase in LIVE and pod.node == node_name and pod.meta.namespace == holder[0]
             )
             + len(unseen(objects, holder, node_name))
             * sum(
@@ -137,7 +155,7 @@ def raw_units(objects, tenant, key):
                     and claim.attached_to.vmi == vm
                     and resource_of(objects, claim) == resource
                 )
-                total += max(0, pod.requests.get(resource, 0) - covered)
+                total += max(0, asks(objects, pod, resource)[vm] - covered)
     return total
 
 

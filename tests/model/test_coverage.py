@@ -75,5 +75,6 @@ def test_pod_units_that_attached_claims_do_not_account_for_are_raw(pods, covered
         coverage.wants(pods, frozenset({H100})),
         {("tenant-a", "mine"): vm, ("tenant-a", "target"): vm},
         {(vm, H100): covered},
+        {},
     )
     assert found == ({("tenant-a", H100): raw} if raw else {})
