@@ -62,6 +62,7 @@ class Metrics:
     canary_answers: Counter
     canary_last_proof: Gauge
     plans_refused: Counter
+    starts_answered: Counter
     events: Counter
     checks: Gauge = field(repr=False)
 
@@ -272,6 +273,12 @@ def create() -> Metrics:
         canary_last_proof=Gauge(
             "cozystack_gpu_policy_canary_last_proof_timestamp_seconds",
             "When all API servers last proved to use the current settings; 0 before that.",
+            registry=registry,
+        ),
+        starts_answered=Counter(
+            "cozystack_gpu_starts_answered_total",
+            "Starts that asked the leader before their VMI was there (binding: request), by result.",
+            ("result",),
             registry=registry,
         ),
         plans_refused=Counter(

@@ -45,6 +45,7 @@ class Observing:
         self._metrics = metrics
         self._identity = identity
         self._last_errors: frozenset[str] = frozenset()
+        self._last_answer_errors: frozenset[str] = frozenset()
         self._events: Counter[str] = Counter()
         self._held_back = ""
         self._plan_problem = ""
@@ -65,6 +66,7 @@ class Observing:
         self._metrics.rejections.set(report.rejections)
         self._metrics.launchers_refused.inc(report.launchers_refused)
         self._recorded(report)
+        self._answered(report)
         if report.settings_healed:
             self._metrics.settings_writes.inc()
             log.info("settings written", why=report.settings_healed)
@@ -74,9 +76,28 @@ class Observing:
             log.warning(
                 "nothing is placed" if report.held_back else "placing again", why=report.held_back
             )
-        errors = frozenset(f"{item.object}: {item.words}" for item in report.failed)
+        self._last_errors = self._told(report, self._last_errors)
+
+    def answered(self, report: PassReport) -> None:
+        """Count one pass that only answered starts; it says nothing of the cluster as a whole."""
+        seconds = report.reading + sum(it.deciding + it.writing for it in report.phases.values())
+        self._metrics.pass_seconds.labels(phase="answers").observe(seconds)
+        refused = [item for item in report.failed if item.outcome is Outcome.REFUSED]
+        self._metrics.write_refusals.inc(len(refused))
+        self._answered(report)
+        if report.plan_problem:
+            self._metrics.plans_refused.inc()
+            log.error("plan refused, no start is answered by it", why=report.plan_problem)
+        self._last_answer_errors = self._told(report, self._last_answer_errors)
+
+    def _answered(self, report: PassReport) -> None:
+        for result, number in report.answers.items():
+            self._metrics.starts_answered.labels(result).inc(number)
+
+    def _told(self, report: PassReport, before: frozenset[str]) -> frozenset[str]:
+        """Log failures that the pass before did not have; return those of this one."""
         for item in report.failed:
-            if f"{item.object}: {item.words}" not in self._last_errors:
+            if f"{item.object}: {item.words}" not in before:
                 log.warning(
                     "write failed",
                     change=item.change,
@@ -84,7 +105,7 @@ class Observing:
                     outcome=item.outcome.value,
                     error=item.words,
                 )
-        self._last_errors = errors
+        return frozenset(f"{item.object}: {item.words}" for item in report.failed)
 
     def _recorded(self, report: PassReport) -> None:
         for event, number in (

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from gpu.binder import results
 from gpu.binder.answer_changes import Answer
+from gpu.binder.beside import Beside
 from gpu.binder.changes import Change, ClaimStatus, Placement
 from gpu.binder.start_changes import CreateClaim, Pin
 from gpu.model import invariants
@@ -28,8 +29,8 @@ class Checker:
     world: World
     ground: Ground = field(default_factory=Ground)
     """The checker's own, carried from pass to pass."""
-    _written: list[ClaimStatus | CreateClaim] = field(default_factory=list)
-    """Changes that were stored and are not in the cluster known yet."""
+    _written: list[GPUClaim] = field(default_factory=list)
+    """Claims as they were stored, that are not so in the cluster known yet."""
     _pinned: dict[PodId, NodeName] = field(default_factory=dict)
     """Launchers let through in this pass."""
     _changed: dict[ObjectKey, GPUClaim] = field(default_factory=dict)
@@ -54,14 +55,19 @@ class Checker:
         """Take over what was written: the next plan of this pass is judged beside it."""
         for change in wanted:
             if isinstance(change, ClaimStatus | CreateClaim):
-                self._written.append(change)
+                self._written.append(_after(change))
             elif isinstance(change, Pin) and change.node is not None:
                 self._pinned[change.pod.meta.namespace, change.pod.meta.uid] = change.node
 
+    def beside(self, met: Beside) -> None:
+        """Take over what another pass is about to write as if it were stored."""
+        self._written += met.claims
+        for seat in met.seats:
+            self._pinned[seat.pod.meta.namespace, seat.pod.meta.uid] = seat.node
+
     def _known(self) -> Cluster:
         cluster = self._cluster or self._look()
-        for change in self._written:
-            claim = _after(change)
+        for claim in self._written:
             self._changed[claim.key] = self._claims[claim.key] = claim
         self._written.clear()
         return cluster

@@ -6,7 +6,8 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from gpu.binder import changes, checking
+from gpu.binder import beside, changes, checking
+from gpu.binder.beside import Beside
 from gpu.binder.changes import Change, ClaimStatus, SetId
 from gpu.binder.checking import Checker
 from gpu.binder.phase import Phase, Scene
@@ -35,6 +36,8 @@ class Leg:
     phase: str
     wanted: tuple[Change, ...]
     violations: tuple[Violation, ...] = ()
+    beside: tuple[Beside, ...] = ()
+    """What another pass had planned since the phase before, and this one counted."""
     fates: tuple[Fate, ...] = ()
     aborted: bool = False
 
@@ -49,6 +52,8 @@ class Course:
     """For the checker; of the pass before, or empty."""
     freed: bool = False
     """Placements of this pass freed units, which other sets of their phase could not have yet."""
+    arrivals: list[Beside] = field(default_factory=list)
+    """What another pass has planned meanwhile: counted before the next phase is."""
     _checker: Checker | None = None
 
     @property
@@ -74,11 +79,16 @@ class Course:
 
         A refused plan is taken out of the draft, and nothing more is placed. Runs in the thread.
         """
-        wanted = tuple(phase.changes(self.scene))
         if self._checker is None:
             self._checker = Checker(world=self.scene.world, ground=self.ground)
+        met = tuple(self.arrivals)
+        self.arrivals.clear()
+        for one in met:
+            self.scene = beside.count(self.scene, one)
+            self._checker.beside(one)
+        wanted = tuple(phase.changes(self.scene))
         found = self._checker.judge(wanted)
-        self.legs.append(Leg(phase=phase.name, wanted=wanted, violations=found))
+        self.legs.append(Leg(phase=phase.name, wanted=wanted, violations=found, beside=met))
         if not found:
             return wanted
         self._put_back(wanted)

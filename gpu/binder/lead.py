@@ -15,7 +15,7 @@ from gpu.binder.report import Observer
 from gpu.binder.run_pass import Passes
 from gpu.binder.term import Election
 from gpu.binder.writer import ChangeWriter
-from gpu.config import Config
+from gpu.config import Binding, Config
 from gpu.ports import Clock, Reader, Recorder, Writer
 from gpu.reading import FreshView, InThread
 
@@ -75,14 +75,47 @@ class Binder:
                 observer=self.observer,
                 monotonic=self.clock.monotonic,
             )
-            end = self.reader.subscribe(loop.signal)
+            ends = [self.reader.subscribe(loop.signal)]
+            answers = None
+            if self.config.binding is Binding.REQUEST:
+                answers = self._answers(passes, loop)
+                ends.append(self.reader.subscribe(answers.signal))
             self.saves.wake = loop.signal
             try:
-                await loop.run()
+                await _run(loop, answers)
             finally:
                 self.saves.wake = None
-                end()
+                for end in ends:
+                    end()
         except Deposed as error:
             log.warning("no longer leading", reason=str(error))
         finally:
             self.observer.leading(None)
+
+    def _answers(self, passes: Passes, full: Loop) -> Loop:
+        """Return the loop of passes that only answer starts, beside that of full ones."""
+        found = Loop(
+            passes.answer,
+            config=self.config,
+            observer=self.observer,
+            monotonic=self.clock.monotonic,
+            resync=False,
+        )
+        passes.wake, passes.wake_answers = full.signal, found.signal
+        return found
+
+
+async def _run(loop: Loop, answers: Loop | None) -> None:
+    """Run passes until cancelled. Raises Deposed when the leadership is over."""
+    if answers is None:
+        await loop.run()
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(loop.run())
+            tasks.create_task(answers.run())
+    except ExceptionGroup as group:
+        deposed, others = group.split(Deposed)
+        if deposed is None or others is not None:
+            raise
+        words = "; ".join(dict.fromkeys(map(str, deposed.exceptions)))
+        raise Deposed(words) from group

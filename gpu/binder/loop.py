@@ -41,10 +41,13 @@ class Loop:
         config: Config,
         observer: Observer,
         monotonic: Callable[[], float],
+        resync: bool = True,
     ) -> None:
+        """`resync`: run now and then though nothing happens. Off for passes that only answer starts."""
         self._once = once
         self._config = config
         self._observer = observer
+        self._resync = resync
         self._monotonic = monotonic
         self._dirty = asyncio.Event()
         self._dirty.set()
@@ -104,6 +107,8 @@ class Loop:
 
     def _passed(self, report: PassReport) -> None:
         if report.skipped:
+            if not self._resync:
+                self._due = None  # what was to be tried again is not asked for any more
             return
         now = self._monotonic()
         pace = self._config.pace
@@ -115,13 +120,16 @@ class Loop:
             self._pause = 0.0
             if report.only_conflicts:
                 due.append(now + pace.conflict)
-        if self._config.enabled or report.awaits_release:
+        if self._resync and (self._config.enabled or report.awaits_release):
             due.append(now + pace.resync)
         due += [at for at in (report.quarantine_ends, report.due) if at is not None]
         self._due = min(due, default=None)
         if report.again:
             self.signal()
-        self._observer.passed(report)
+        if self._resync:
+            self._observer.passed(report)
+        else:
+            self._observer.answered(report)
 
     def _back_off(self) -> None:
         pace = self._config.pace

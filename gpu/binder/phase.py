@@ -64,6 +64,8 @@ class Scene:
     later: frozenset[SetId] = field(default_factory=frozenset)
     """Sets with a write that failed in this pass and is tried again in the next: nothing of them
     is written any more, but their turn is kept."""
+    beside: frozenset[ObjectKey] = field(default_factory=frozenset)
+    """Claims that another pass writes to meanwhile: shown as it leaves them, stored or not."""
     sightings: Sightings = field(default_factory=Sightings)
     """What this leader saw of the pods that use claims."""
     findings: Findings = field(default_factory=Findings)

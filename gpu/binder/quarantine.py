@@ -53,6 +53,10 @@ class Quarantine:
             term.asked = _group(set_id) in asked
         return frozenset(set_id for set_id, term in self._terms.items() if not term.asked)
 
+    def within(self, now: float) -> frozenset[SetId]:
+        """Return the sets whose delay is not over, for a pass beside the others: it ends none."""
+        return frozenset(set_id for set_id, term in self._terms.items() if term.until > now)
+
     def count(self, now: float) -> int:
         """Return how many sets are in."""
         return sum(now < term.until for term in self._terms.values())

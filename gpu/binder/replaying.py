@@ -19,6 +19,7 @@ import msgspec
 
 from gpu import keys
 from gpu.binder import changes, phases
+from gpu.binder.beside import Beside
 from gpu.binder.changes import Change
 from gpu.binder.course import Course, Fate, Leg
 from gpu.binder.phase import Phase, Scene
@@ -60,6 +61,8 @@ class Saved:
     """The phases it was to run, in order."""
     fates: Mapping[str, tuple[Fate, ...]] = field(default_factory=dict)
     """By phase, the sets whose changes were not all stored."""
+    beside: Mapping[str, tuple[Beside, ...]] = field(default_factory=dict)
+    """By phase, what another pass had planned that it counted."""
     aborted: str = ""
     """The phase in which a write was contended or unknown."""
     decisions: tuple[str, ...] = ()
@@ -76,6 +79,7 @@ def of(began: Scene, legs: Sequence[Leg], *, term: int, table: Sequence[Phase]) 
         world=_bare(began.world),
         table=tuple(phase.name for phase in table),
         fates={leg.phase: leg.fates for leg in legs if leg.fates},
+        beside={leg.phase: tuple(map(_bare_beside, leg.beside)) for leg in legs if leg.beside},
         aborted=next((leg.phase for leg in legs if leg.aborted), ""),
         decisions=tuple(told(legs)),
     )
@@ -115,6 +119,7 @@ def decide(saved: Saved, table: Sequence[Phase] = phases.PASS) -> tuple[str, ...
     )
     for phase in table:
         if phase.name in saved.table and course.wants(phase):
+            course.arrivals.extend(saved.beside.get(phase.name, ()))
             wanted = course.plan(phase)
             fates = saved.fates.get(phase.name, ())
             course.settle(wanted, fates, aborted=phase.name == saved.aborted)
@@ -205,6 +210,14 @@ def _bare(world: World) -> World:
         if isinstance(value := getattr(world, part.name), tuple)
     }
     return replace(world, **parts)  # type: ignore[arg-type]  # each of its own type
+
+
+def _bare_beside(met: Beside) -> Beside:
+    return replace(
+        met,
+        claims=tuple(map(_stripped, met.claims)),
+        seats=tuple(replace(seat, pod=_stripped(seat.pod)) for seat in met.seats),
+    )
 
 
 def _stripped(item: Any) -> Any:

@@ -76,6 +76,8 @@ class PassReport:
     """Sets in quarantine after the pass."""
     quarantine_ends: float | None = None
     """Monotonic second at which the next set comes out."""
+    answers: Mapping[str, int] = field(default_factory=dict)
+    """Starts that were answered, by result; each counts once all its claims say so."""
 
     @property
     def retryable(self) -> tuple[Failed, ...]:
@@ -97,6 +99,9 @@ class Observer(Protocol):
 
     def passed(self, report: PassReport) -> None:
         """One pass came to its end."""
+
+    def answered(self, report: PassReport) -> None:
+        """One pass came to its end that only answered starts, beside the others."""
 
     def crashed(self, error: Exception) -> None:
         """One pass ended by an exception; the loop goes on after a backoff."""

@@ -50,6 +50,10 @@ class ChangeWriter:
     write_timeout: float
     _versions: dict[tuple[Kind, ObjectKey], str] = field(default_factory=dict)
 
+    def beside(self) -> "ChangeWriter":
+        """Return a writer for a pass beside this one's: under the same fence, with its own versions."""
+        return replace(self, _versions={})
+
     def begin(self) -> None:
         """Start a pass: its World holds all answers so far."""
         self._versions.clear()

@@ -11,6 +11,7 @@ from tests.binder import raws
 
 Raw = raws.Raw
 CONFIG = Config(binding=Binding.REQUEST)
+OFF = Config(binding=Binding.REQUEST, enabled=False)
 SINCE = "2026-01-01T11:59:50Z"
 """When the webhook attached and asked; `scenes.NOW` is ten seconds later."""
 

@@ -101,6 +101,9 @@ class Seen:
     def passed(self, report: PassReport) -> None:
         self.reports.append(report)
 
+    def answered(self, report: PassReport) -> None:
+        self.reports.append(report)
+
     def crashed(self, error: Exception) -> None:
         self.errors.append(error)
 

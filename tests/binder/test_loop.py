@@ -54,6 +54,10 @@ class Seen:
 
     reports: list[PassReport] = field(default_factory=list)
     errors: list[Exception] = field(default_factory=list)
+    answered_: list[PassReport] = field(default_factory=list)
+
+    def answered(self, report: PassReport) -> None:
+        self.answered_.append(report)
 
     def passed(self, report: PassReport) -> None:
         self.reports.append(report)
@@ -65,9 +69,12 @@ class Seen:
         raise AssertionError(f"the loop does not lead: {term}")
 
 
-def a_loop(passes: Passes, seen: Seen | None = None, **config: object) -> Loop:
+def a_loop(
+    passes: Passes, seen: Seen | None = None, *, resync: bool = True, **config: object
+) -> Loop:
     return Loop(
         passes.once,
+        resync=resync,
         config=replace(Config(), **config),
         observer=seen or Seen(),
         monotonic=asyncio.get_running_loop().time,
@@ -197,3 +204,30 @@ async def test_a_deposed_leader_ends_the_loop():
     passes = Passes(reports=[Deposed("the lease has run out")])
     with pytest.raises(Deposed):
         await a_loop(passes).run()
+
+
+# The loop of passes that only answer starts.
+
+
+async def test_without_resync_it_runs_only_when_something_changed():
+    passes = Passes(reports=[WELL, PassReport(skipped=True)])
+    await run_for(a_loop(passes, resync=False), 200, signals=[7.0, 50.0])
+    assert passes.began == [100.0, 107.0, 150.0]
+
+
+async def test_without_resync_a_failure_is_tried_again():
+    passes = Passes(reports=[CONFLICT, UNKNOWN])
+    await run_for(a_loop(passes, resync=False), 200)
+    assert passes.began == pytest.approx([100.0, 100.1, 100.3])
+
+
+async def test_what_is_not_asked_for_any_more_is_not_tried_again():
+    passes = Passes(reports=[CONFLICT, PassReport(skipped=True)])
+    await run_for(a_loop(passes, resync=False), 200)
+    assert passes.began == pytest.approx([100.0, 100.1])
+
+
+async def test_it_tells_of_answers_alone():
+    seen = Seen()
+    await run_for(a_loop(Passes(reports=[REFUSED]), seen, resync=False), 1)
+    assert (seen.reports, seen.answered_) == ([], [REFUSED])

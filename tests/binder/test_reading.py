@@ -346,3 +346,48 @@ async def test_worlds_are_made_beside_the_event_loop():
 
     await a_view(Cluster()).world(in_thread)
     assert seen == [True]
+
+
+async def at_once(work: Callable[[], Any]) -> Any:
+    return work()
+
+
+async def test_what_is_written_while_a_world_is_made_is_in_the_next():
+    """Another pass writes beside: its answer must neither be lost nor break what is being made."""
+    view = a_view(Cluster())
+    view.wrote(GPU_CLAIMS, raw_claim("before", 5))
+
+    async def meanwhile(work: Callable[[], Any]) -> Any:
+        view.wrote(GPU_CLAIMS, raw_claim("new", 7))
+        view.wrote(GPU_CLAIMS, raw_claim("before", 8))
+        return work()
+
+    assert [item.meta.version for item in (await view.world(meanwhile)).claims] == [5]
+    found = (await view.world(at_once)).claims
+    assert [(item.meta.name, item.meta.version) for item in found] == [("before", 8), ("new", 7)]
+
+
+async def test_a_look_beside_leaves_what_the_full_pass_expects():
+    cluster = Cluster()
+    view = a_view(cluster)
+    before = await view.world(at_once)
+    cluster.shown, cluster.proved = (claim("other", 5),), 5
+    assert (await view.look(at_once)).claims == cluster.shown == view.claims()
+    assert await view.expected(at_once) == before
+
+
+async def test_doubt_that_comes_up_while_an_object_is_read_stays():
+    cluster = Cluster({key("x"): raw_claim("x", 5)})
+    view = a_view(cluster)
+    view.doubt(GPU_CLAIMS, key("x"))
+    get = cluster.get
+
+    async def read(*args: Any) -> dict[str, Any]:
+        if not cluster.reads:
+            view.doubt(GPU_CLAIMS, key("x"))
+        return await get(*args)
+
+    cluster.get = read  # type: ignore[method-assign]
+    for _ in range(3):
+        await view.settle()
+    assert cluster.reads == [key("x"), key("x")]

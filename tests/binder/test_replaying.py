@@ -22,8 +22,9 @@ from gpu.config import Config
 from gpu.model.sightings import Sightings
 from gpu.world import World
 from tests import sampling, starting, strategies
-from tests.binder import raws
+from tests.binder import asking, raws
 from tests.binder.rig import Rig
+from tests.binder.slow import Slow
 from tests.builders import START, a_claim, a_class, a_node, a_pod, a_vm, a_world, an_inventory
 from tests.fakes.cluster import Fault
 
@@ -291,3 +292,21 @@ def test_the_command_refuses_what_is_no_saved_pass(tmp_path):
         "",
         f"{tmp_path / 'y.json'}: format 9 is not the 1 that this version reads\n",
     )
+
+
+async def test_a_pass_beside_another_is_decided_as_it_was(tmp_path):
+    """What the other had planned is in the file: without it other units would be free."""
+    rig = a_rig(tmp_path, config=asking.CONFIG)
+    line = Slow(rig.cluster)
+    rig.writer.api = line
+    line.stuck = lambda name: name == "a"
+    full = asyncio.ensure_future(rig.passes.once())
+    await line.is_stuck("a")
+    asked = asking.claim("t", asks=["t"], since="2026-01-02T03:04:00Z", template=True)
+    rig.store(claims=[asked], nodes=[raws.a_node("n2", units=1)])
+    await rig.passes.answer()
+    line.go.set()
+    saved, again = await replayed(await full)
+    assert [met.claims[0].meta.name for found in saved.beside.values() for met in found] == ["t"]
+    assert saved.decisions == again
+    assert replaying.decide(replace(saved, beside={})) != again

@@ -126,7 +126,7 @@ def _records(scene: Scene, plan: _Plan) -> Iterator[WriteRecord]:
     known = plan.known
     for claim in known.unsure():
         key = _key(claim)
-        if scene.leaves_alone(changes.object_set(WORKLOADS, key)):
+        if claim.key in scene.beside or scene.leaves_alone(changes.object_set(WORKLOADS, key)):
             continue
         if plan.anchored and claim.meta.namespace not in plan.monitors:
             continue

@@ -1,0 +1,307 @@
+"""A pass under way: each phase decided, written and drawn from, until the report can be made."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Protocol
+
+from gpu import keys
+from gpu.binder import changes, conditions, delivery, news, replaying, term
+from gpu.binder.answer_changes import Answer
+from gpu.binder.beside import Beside
+from gpu.binder.changes import (
+    Attach,
+    Change,
+    Detach,
+    DropFinalizer,
+    ExplainRefused,
+    Place,
+    Placement,
+    WriteMonitor,
+    WriteRecord,
+    WriteSettings,
+)
+from gpu.binder.course import Course, Fate
+from gpu.binder.delivery import Delivered, FailedSet
+from gpu.binder.fence import Deposed
+from gpu.binder.phase import Phase, Scene
+from gpu.binder.phases import release
+from gpu.binder.quarantine import Quarantine
+from gpu.binder.replaying import Saves
+from gpu.binder.report import Failed, PassReport, Spent
+from gpu.binder.start_changes import CreateClaim
+from gpu.binder.writer import ChangeWriter
+from gpu.config import Config
+from gpu.model import usage
+from gpu.model.sightings import Sightings
+from gpu.objects import claims
+from gpu.objects.claims import GPUClaim
+from gpu.ports import Clock, Outcome, Recorder
+from gpu.reading import InThread
+
+
+class Among(Protocol):
+    """What a pass needs of the leadership it is one of: `run_pass.Passes`."""
+
+    config: Config
+    clock: Clock
+    quarantine: Quarantine
+    recorder: Recorder
+    saves: Saves
+    sightings: Sightings
+    in_thread: InThread
+
+    async def decide(self, run: "Run", phase: Phase) -> tuple[Change, ...]:
+        """Have a pass decide a phase while no other decides, and every other count what it planned."""
+
+    def announce(self, run: "Run", wanted: Iterable[Change]) -> None:
+        """Have a pass bear what it is about to write, and every other pass count it."""
+
+    def done(self, run: "Run") -> None:
+        """Note that all that a pass has planned so far was written, or will not be."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Run:
+    """One pass under way."""
+
+    passes: Among
+    writer: ChangeWriter
+    table: tuple[Phase, ...]
+    course: Course
+    reading: float
+    pending: dict[int, Change] = field(default_factory=dict)
+    """Planned and perhaps not stored yet, by identity."""
+    met: bool = False
+    """Another pass has planned something meanwhile."""
+    answers: Counter[str] = field(default_factory=Counter)
+    """Starts answered, by result."""
+    deletions: int = 0
+    """Usage records that somebody else was first seen to have deleted."""
+    refused: int = 0
+    """Launchers that were first seen to be refused."""
+    spent: dict[str, Spent] = field(default_factory=dict)
+    written: Counter[str] = field(default_factory=Counter)
+    failed: list[Failed] = field(default_factory=list)
+    recorded: set[str] = field(default_factory=set)
+    """Uids of claims whose usage record was stored in this pass."""
+    remade: set[str] = field(default_factory=set)
+    """Of them those that are being deleted and had none."""
+    healed: str = ""
+    saved: str = ""
+    not_saved: str = ""
+    again: bool = False
+
+    def meet(self, met: Beside) -> None:
+        """Count what another pass has planned, from the next phase on."""
+        if met:
+            self.met = True
+            self.course.arrivals.append(met)
+
+    async def phases(self, began: Scene) -> None:
+        """Run every phase that is wanted. A pass that crashes is saved."""
+        try:
+            for phase in self.table:
+                if self.course.wants(phase):
+                    await self.phase(phase)
+        except Deposed:
+            raise
+        except Exception as error:
+            await self.save(began, repr(error))
+            raise
+
+    async def phase(self, phase: Phase) -> None:
+        """Decide a phase, write what it wants, and draw from what came of it."""
+        clock = self.passes.clock
+        began = clock.monotonic()
+        wanted = await self.passes.decide(self, phase)
+        decided = clock.monotonic()
+        try:
+            done = await self._deliver(wanted)
+            self._settle(done, wanted)
+            await self._explain(done)
+        finally:
+            self.passes.done(self)
+        self.spent[phase.name] = Spent(
+            deciding=decided - began, writing=clock.monotonic() - decided
+        )
+
+    async def _deliver(self, wanted: Iterable[Change]) -> Delivered:
+        passes = self.passes
+        done = await delivery.deliver(
+            wanted, self.writer, passes.config.pace.sets_in_flight, self._tell
+        )
+        self.written += done.written
+        self.failed += [item.failed for item in done.failed if not item.is_gone]
+        return done
+
+    def _tell(self, change: Change) -> None:
+        self.pending.pop(id(change), None)
+        for item in news.of(change):
+            item.send(self.passes.recorder)
+
+    def _settle(self, done: Delivered, wanted: Sequence[Change]) -> None:
+        """Draw what later phases and passes must know from what was stored and what was not."""
+        now = self.passes.clock.monotonic()
+        for set_id in done.complete:
+            self.passes.quarantine.accept(set_id)
+        self.answers += _answers(wanted, done.complete)
+        for item in done.failed:
+            if item.is_refused:
+                self.passes.quarantine.refuse(item.set_id, now, judged=item.is_judged)
+            places = any(isinstance(change, Placement) for change in item.left)
+            self.again |= item.is_gone or (places and not item.is_stale)
+        fates = tuple(
+            Fate(set_id=item.set_id, left=len(item.left), refused=item.is_refused)
+            for item in done.failed
+        )
+        self.course.settle(wanted, fates, aborted=done.aborted)
+        self.again |= self.course.freed
+        for change in wanted:
+            if isinstance(change, WriteSettings) and done.written[WriteSettings.__name__]:
+                self.healed = change.problem
+        complete = frozenset(done.complete)
+        for change in wanted:
+            if isinstance(change, WriteRecord) and changes.set_of(change) in complete:
+                self.recorded.add(change.claim.meta.uid)
+                if change.claim.meta.deleting and not change.uid:
+                    self.remade.add(change.claim.meta.uid)
+        self.again |= done.written[DropFinalizer.__name__] > 0
+        # The usage record of a claim that was made now needs its uid.
+        self.again |= done.written[CreateClaim.__name__] > 0
+        self.again |= any(_frees(it) for it in wanted if changes.set_of(it) in complete)
+        # Records wait for the monitor they are kept under.
+        self.again |= done.written[WriteMonitor.__name__] > 0
+
+    async def _explain(self, done: Delivered) -> None:
+        """Say on each claim whose placement was refused that it was; a refusal of that is let be."""
+        refused = [
+            item for item in done.failed if item.is_refused and isinstance(item.change, Placement)
+        ]
+        if not refused:
+            return
+        await term.check(self.writer.api, self.writer.fence)
+        told = tuple(_explanations(refused, self.course.scene.now))
+        self.passes.announce(self, told)
+        await self._deliver(told)
+
+    def tell_problem(self) -> None:
+        """Have an Event say on GPUBinder that a plan was refused."""
+        for binder in self.course.scene.world.binders:
+            if binder.meta.name == keys.BINDER_NAME:
+                told = news.plan_refused(binder.meta.key, binder.meta.uid, self.course.problem)
+                told.send(self.passes.recorder)
+
+    async def save(self, began: Scene, problem: str) -> None:
+        """Write the pass to a file, if it is to be; that it cannot be written ends nothing."""
+        passes = self.passes
+        if not passes.saves.wants(problem, passes.clock.monotonic()):
+            return
+        term = self.writer.fence.term
+
+        def write() -> str:
+            legs = self.course.legs
+            saved = replaying.of(began, legs, term=term, table=self.table)
+            return str(passes.saves.write(saved))
+
+        try:
+            self.saved = await passes.in_thread(write)
+        except OSError as error:
+            self.not_saved = str(error)
+
+    @property
+    def is_done(self) -> bool:
+        """Say whether nothing is left that a pass over the same cluster could do."""
+        is_clean = all(item.outcome is Outcome.STALE for item in self.failed)
+        return is_clean and not (self.again or self.met or self.course.problem)
+
+    def answers_report(self) -> PassReport:
+        """Return what a pass did that only answers starts."""
+        return PassReport(
+            reading=self.reading,
+            phases=self.spent,
+            written=dict(self.written),
+            failed=tuple(self.failed),
+            aborted=self.course.aborted,
+            plan_problem=self.course.problem,
+            saved=self.saved,
+            not_saved=self.not_saved,
+            answers=dict(self.answers),
+        )
+
+    def report(self) -> PassReport:
+        """Return what a full pass did. Runs in the thread."""
+        passes = self.passes
+        world = self.course.scene.world
+        return PassReport(
+            reading=self.reading,
+            phases=self.spent,
+            written=dict(self.written),
+            failed=tuple(self.failed),
+            aborted=self.course.aborted,
+            plan_problem=self.course.problem,
+            saved=self.saved,
+            not_saved=self.not_saved,
+            held_back=", ".join(sorted(map(str, world.unreadable_claims))),
+            settings_healed=self.healed,
+            again=self.again or self.met,
+            answers=dict(self.answers),
+            awaits_release=release.is_awaited(world),
+            pending=len(world.claims) - len(world.snapshot.holders),
+            sets_held_back=self.course.scene.findings.sets_held_back,
+            records_deleted=self.deletions,
+            due=self._due(),
+            starts_demoted=self.course.scene.findings.demoted,
+            rejections=len(passes.sightings.rejections.kept),
+            launchers_refused=self.refused,
+            quarantined=passes.quarantine.count(passes.clock.monotonic()),
+            quarantine_ends=passes.quarantine.next_end(passes.clock.monotonic()),
+        )
+
+    def _due(self) -> float | None:
+        """Return when usage records or starts are thought of again, whatever happens until then."""
+        passes, now = self.passes, self.passes.clock.now()
+        seen = passes.sightings
+        at = (
+            usage.next_look(seen.records, now),
+            seen.rejections.due(now, passes.config.grace),
+            seen.demotions.due(now),
+        )
+        first = min(filter(None, at), default=None)
+        if first is None:
+            return None
+        return passes.clock.monotonic() + max((first - now).total_seconds(), 0.0)
+
+
+def _answers(wanted: Iterable[Change], complete: Iterable[str]) -> Counter[str]:
+    """Count starts whose answer is stored on all of their claims, by result."""
+    stored = frozenset(complete)
+    told: dict[str, str] = {}
+    for change in wanted:
+        request = change.request if isinstance(change, Answer) else None
+        request = change.answer if isinstance(change, Place) else request
+        if request is not None and request.result and changes.set_of(change) in stored:
+            told[changes.set_of(change)] = request.result.value
+    return Counter(told.values())
+
+
+def _frees(change: Change) -> bool:
+    """Say whether a pod that is gone is known to have ended now: the next snapshot frees its units."""
+    if isinstance(change, Attach) and change.claim.attached_to is not None:
+        open_before = {pod.uid for pod in change.claim.attached_to.pods if not pod.ended}
+        return any(pod.ended and pod.uid in open_before for pod in change.attachment.pods)
+    return isinstance(change, Detach)
+
+
+def _explanations(refused: Iterable[FailedSet], now: datetime) -> Iterator[ExplainRefused]:
+    for item in refused:
+        claim = _claim_of(item)
+        kind = conditions.DEGRADED if claim.phase is claims.Phase.BOUND else conditions.WAITING
+        if conditions.reason_of(claim, kind) != conditions.WRITE_REFUSED:
+            yield ExplainRefused(claim=claim, words=item.failed.words, at=now, set_id=item.set_id)
+
+
+def _claim_of(item: FailedSet) -> GPUClaim:
+    assert isinstance(item.change, Placement)
+    return item.change.claim
