@@ -41,6 +41,8 @@ class Ground:
     vmis_in: dict[str, dict[ObjectKey, VMI]] = field(default_factory=dict)
     owners: dict[str, dict[str, ObjectKey]] = field(default_factory=dict)
     """For `naive`: what it found of a namespace, until something in it changes."""
+    noted: dict[str, dict[str, list[GPUClaim]]] = field(default_factory=dict)
+    """The same: claims by pod."""
     raw: dict[str, Counter[ResourceName]] = field(default_factory=dict)
     """The same."""
     named: dict[ObjectKey, ObjectKey] | None = None
@@ -135,6 +137,7 @@ class Ground:
     def _stale(self, namespaces: Iterable[str]) -> None:
         for name in set(namespaces):
             self.owners.pop(name, None)
+            self.noted.pop(name, None)
             self.raw.pop(name, None)
 
     def _forget(self) -> None:
@@ -147,6 +150,7 @@ class Ground:
             self.pods_in,
             self.vmis_in,
             self.owners,
+            self.noted,
             self.raw,
         ):
             drawers.clear()

@@ -165,6 +165,13 @@ class Cluster:
             self.found.owners[namespace] = _owners(self.found, namespace)
         return self.found.owners[namespace].get(pod.meta.uid)
 
+    def noting(self, pod: Pod) -> list[GPUClaim]:
+        """Return the claims that have noted a pod of which they do not know that it ended, by name."""
+        namespace = pod.meta.namespace
+        if namespace not in self.found.noted:
+            self.found.noted[namespace] = _noted(self.found, namespace)
+        return self.found.noted[namespace].get(pod.meta.uid, [])
+
     def resource(self, claim: GPUClaim) -> ResourceName | None:
         """Return what a claim's units are units of; None when its class is gone."""
         offer = self.by_class.get(claim.class_name)
@@ -194,6 +201,15 @@ def _owners(found: Ground, namespace: str) -> dict[str, ObjectKey]:
     return owners
 
 
+def _noted(found: Ground, namespace: str) -> dict[str, list[GPUClaim]]:
+    noted: dict[str, list[GPUClaim]] = defaultdict(list)
+    for _, claim in sorted(found.in_namespace.get(namespace, {}).items()):
+        for pod in claim.attached_to.pods if claim.attached_to else ():
+            if not pod.ended:
+                noted[pod.uid].append(claim)
+    return noted
+
+
 def held(cluster: Cluster, after: Claims, places: AbstractSet[Place]) -> dict[Place, Amounts]:
     """Return units of Bound claims on each of the places, once claims are as `after` has them."""
     sums: dict[Place, Amounts] = {place: Counter() for place in places}
@@ -221,10 +237,8 @@ def _for_whom(cluster: Cluster, pod: Pod, resource: ResourceName) -> Amounts:
     """Return a pod's units by VM: what others took over of its claims while it ends is theirs."""
     own, left = cluster.owner(pod), int(pod.requests[resource])
     others: Amounts = Counter()
-    for _, claim in sorted(cluster.found.in_namespace.get(pod.meta.namespace, {}).items()):
-        noted = claim.attached_to.pods if claim.attached_to else ()
-        is_noted = any(one.uid == pod.meta.uid and not one.ended for one in noted)
-        if is_noted and vm_of(claim) != own and cluster.resource(claim) == resource:
+    for claim in cluster.noting(pod):
+        if vm_of(claim) != own and cluster.resource(claim) == resource:
             others[vm_of(claim)] += claim.count
     found: Amounts = Counter()
     for vm, units in others.items():
