@@ -1,8 +1,9 @@
 """Rejections: nodes that refused a VM's launcher, skipped for its set for a while, or until they change.
 
-Only a launcher that the leader itself has pinned counts: its term says so, which nobody else may write.
-What is known here is of one leader. Claims carry it too, for the next one; template claims go with
-their VMI, so of them, and of a VM without claims, only this leader knows.
+Only a launcher whose node the leader has chosen counts: its term says so, which nobody else may write, or
+its VMI's claims were promised that node (`binding: request`). What is known here is of one leader. Claims
+carry it too, for the next one; template claims go with their VMI, so of them, and of a VM without claims,
+only this leader knows.
 """
 
 import hashlib
@@ -15,11 +16,12 @@ from enum import StrEnum
 from typing import Final
 
 from gpu.config import Grace
+from gpu.model import bind_requests
 from gpu.model.snapshot import Snapshot
 from gpu.objects.claims import GPUClaim, RejectedNode
 from gpu.objects.meta import ObjectKey
 from gpu.objects.nodes import Node
-from gpu.objects.pods import Pod
+from gpu.objects.pods import LAUNCHER_LABEL, LAUNCHER_VALUE, MIGRATION_LABEL, Pod
 from gpu.units import NodeName
 
 MOST: Final = 1024
@@ -155,7 +157,26 @@ def is_unschedulable(pod: Pod) -> bool:
 
 
 def _is_pinned(pod: Pod) -> bool:
-    return pod.term is not None and pod.pinned is not None
+    return pod.pinned is not None
+
+
+def _is_ours(snapshot: Snapshot, pod: Pod) -> bool:
+    """Say whether the leader has chosen the node that a pod is pinned to.
+
+    It has pinned the pod, or promised its VMI that node: then a webhook has pinned it.
+    """
+    if pod.term is not None:
+        return True
+    labels = pod.meta.labels
+    if labels.get(LAUNCHER_LABEL) != LAUNCHER_VALUE or MIGRATION_LABEL in labels:
+        return False
+    vm = _vm_of(snapshot, pod)
+    return any(
+        (claim.meta.namespace, claim.attached_to.vmi, claim.node) == (*vm, pod.pinned)
+        and claim.attached_to.uid in {"", pod.vmi_uid}
+        for claim in snapshot.attached
+        if claim.attached_to is not None and bind_requests.is_promised(claim)
+    )
 
 
 def observe(old: Rejections, snapshot: Snapshot, grace: Grace, now: datetime) -> Rejections:
@@ -194,11 +215,12 @@ def _looked(snapshot: Snapshot) -> tuple[list[Pod], list[Pod]]:
     refused: list[Pod] = []
     waiting: list[Pod] = []
     for pod in snapshot.given.pods:
-        if pod.term is None or (pod.live and pod.node is not None):
+        if pod.pinned is None or (pod.live and pod.node is not None):
             continue
         if is_refused(pod):
-            refused.append(pod)
-        elif is_unschedulable(pod) and _is_wanted(snapshot, pod):
+            if _is_ours(snapshot, pod):
+                refused.append(pod)
+        elif is_unschedulable(pod) and _is_wanted(snapshot, pod) and _is_ours(snapshot, pod):
             waiting.append(pod)
     return refused, waiting
 
