@@ -133,7 +133,8 @@ def _migrated(scene: Scene, use: _Use, target: NodeName, set_id: SetId) -> Itera
     """Follow a live migration, all claims or none: the guest runs on the target already.
 
     Its pod there counts, so this takes no units; one that asks for less than its claims hold is
-    not followed where the rest is not free. What the source still holds is held by its pod.
+    not followed where the rest is not free, and none to a node that does not serve the resource now.
+    What the source still holds is held by its pod.
     """
     draft = scene.draft
     held = [draft.claim(claim.key) for claim, _ in use.ours]
@@ -143,6 +144,9 @@ def _migrated(scene: Scene, use: _Use, target: NodeName, set_id: SetId) -> Itera
         return
     offers = [draft.snapshot.classes.get(claim.class_name) for claim in moving]
     resources = {offer.resource for offer in offers if offer is not None}
+    node = draft.snapshot.nodes.get(target)
+    if node is None or not all(node.allocatable.get(name) for name in resources):
+        return  # a device plugin that is away: what is claimed there would be refused
     before = {name: draft.ledger.free(target, name) for name in resources}
     with draft.savepoint() as point:
         planned = [

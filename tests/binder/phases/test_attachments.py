@@ -265,6 +265,14 @@ def test_a_migration_to_a_node_without_room_for_what_the_pod_does_not_ask_for_is
     assert scene.draft.claim(ObjectKey("tenant-a", "x")).node == "n1"
 
 
+@pytest.mark.parametrize("nodes", [[raws.a_node("n2", units=0)], []], ids=["no plugin", "no Node"])
+def test_a_migration_is_not_followed_before_the_target_serves_what_the_claims_hold(nodes):
+    """The checker would refuse the plan, and nothing at all would be placed as long as that lasts."""
+    found = a_user(pods={"p": "n1", "q": "n2"})
+    there = [raws.a_node(), *nodes]
+    assert decided(of(found, nodes=there, vmis=[a_migrated()], pods=PODS)) == ()
+
+
 def test_nothing_is_placed_while_a_claim_cannot_be_read():
     scene = of(a_user(pods={"p": "n1", "q": "n2"}), vmis=[a_migrated()], pods=PODS)
     odd = replace(scene.world, unreadable_claims=frozenset({ObjectKey("tenant-a", "odd")}))
