@@ -1,7 +1,7 @@
 """A pass under way: each phase decided, written and drawn from, until the report can be made."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
@@ -37,6 +37,7 @@ from gpu.model import usage
 from gpu.model.sightings import Sightings
 from gpu.objects import claims
 from gpu.objects.claims import GPUClaim
+from gpu.objects.meta import ObjectKey
 from gpu.ports import Clock, Outcome, Recorder
 from gpu.reading import InThread
 
@@ -171,18 +172,24 @@ class Run:
         # The usage record of a claim that was made now needs its uid.
         self.again |= done.written[CreateClaim.__name__] > 0
         self.again |= any(_frees(it) for it in wanted if changes.set_of(it) in complete)
+        # Why a start waits was told before this: it may be another reason now, or another claim's too.
+        waits = {it.vmi for it in (self.course.scene.findings.waiting or {}).values()}
+        self.again |= any(_uses(it, waits) for it in wanted if changes.set_of(it) in complete)
         # Records wait for the monitor they are kept under.
         self.again |= done.written[WriteMonitor.__name__] > 0
 
     async def _explain(self, done: Delivered) -> None:
         """Say on each claim whose placement was refused that it was; a refusal of that is let be."""
         refused = [
-            item for item in done.failed if item.is_refused and isinstance(item.change, Placement)
+            item
+            for item in done.failed
+            if item.is_refused and isinstance(item.change, Placement | Answer)
         ]
         if not refused:
             return
         await term.check(self.writer.api, self.writer.fence)
-        told = tuple(_explanations(refused, self.course.scene.now))
+        placed = [item for item in refused if isinstance(item.change, Placement)]
+        told = tuple(_explanations(placed, self.course.scene.now))
         self.passes.announce(self, told)
         await self._deliver(told)
 
@@ -284,6 +291,13 @@ def _answers(wanted: Iterable[Change], complete: Iterable[str]) -> Counter[str]:
         if request is not None and request.result and changes.set_of(change) in stored:
             told[changes.set_of(change)] = request.result.value
     return Counter(told.values())
+
+
+def _uses(change: Change, vms: Container[ObjectKey]) -> bool:
+    """Say whether a claim that one of these VMs uses was bound, or notes another use of it."""
+    if not isinstance(change, Place | Attach) or change.claim.attached_to is None:
+        return False
+    return ObjectKey(change.claim.meta.namespace, change.claim.attached_to.vmi) in vms
 
 
 def _frees(change: Change) -> bool:

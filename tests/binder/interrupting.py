@@ -334,6 +334,8 @@ def _stand(raw: Raw) -> tuple[Any, ...]:
         status.get("reasons"),
         sorted((it["type"], it["status"]) for it in status.get("conditions") or []),
         [item["node"] for item in status.get("rejectedNodes") or []],
+        (status.get("bindRequest") or {}).get("result"),
+        [owner["uid"] for owner in raw["metadata"].get("ownerReferences") or []],
     )
 
 
