@@ -19,7 +19,7 @@ from gpu.objects.claims import GPUClaim, Phase
 from gpu.objects.classes import GPUClass, Mode
 from gpu.objects.meta import ObjectKey
 from gpu.objects.nodes import Node
-from gpu.units import NodeName
+from gpu.units import NodeName, QuotaKey
 
 _LEGAL: Final = frozenset(
     {
@@ -308,14 +308,24 @@ def _in_use(vm: ObjectKey | None, held: Amounts, asked: Amounts) -> int:
 
 
 def _budgets(plan: _Plan) -> Iterator[Violation]:
-    """After an order was bound, nobody above it uses more of its keys than he declares."""
-    cluster = plan.cluster
+    """After an order was bound, nobody above it uses more of its keys than he declares.
+
+    Nor after a launcher was let through that asks for more than its VM's claims hold.
+    """
+    cluster = plan.seated
+    wanted = {
+        (claim.tenant, key) for claim in plan.new for key in cluster.quota_keys(claim.class_name)
+    }
+    came = {(pin.vm.namespace, pin.pod): pin.node for pin in plan.pins if pin.node}
+    bare = naive.let_through(replace(cluster, pinned=came), plan.after) if came else {}
+    for tenant, units in bare.items():
+        for resource in units:
+            wanted |= {(tenant, QuotaKey(resource)), (tenant, QuotaKey(keys.QUOTA_TOTAL))}
     asked = {
-        (tenant, key)
-        for claim in plan.new
-        for key in cluster.quota_keys(claim.class_name)
-        for tenant in naive.line(claim.tenant)
-        if key in cluster.declared.get(tenant, {})
+        (above, key)
+        for tenant, key in wanted
+        for above in naive.line(tenant)
+        if key in cluster.declared.get(above, {})
     }
     if not asked:
         return

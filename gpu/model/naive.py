@@ -266,6 +266,8 @@ class Usage:
         self._cluster = cluster
         self._ordered = _settled(cluster, {**cluster.changed, **after})
         self._raw = _raw(cluster)
+        for tenant, units in let_through(cluster, after).items():
+            self._raw[tenant] = self._raw.get(tenant, Counter()) + units
         self._declared = cluster.declared
         self._below: dict[TenantName, set[TenantName]] = defaultdict(set)
         for tenant in (*self._ordered, *self._raw, *self._declared):
@@ -287,6 +289,25 @@ class Usage:
                 total += max(self.of(child, key), self._declared.get(child, {}).get(key, 0))
             self._known[tenant, key] = total
         return self._known[tenant, key]
+
+
+def let_through(cluster: Cluster, after: Claims) -> dict[TenantName, Counter[ResourceName]]:
+    """Return what launchers that the pass let through ask for beyond the claims of their VMs, by tenant."""
+    pods = [
+        pod
+        for namespace, uid in cluster.pinned
+        if (pod := cluster.pod(namespace, uid)) is not None and is_at_gate(pod)
+    ]
+    covered: Counter[tuple[ObjectKey | None, ResourceName | None]] = Counter()
+    for claim in cluster.living({pod.meta.namespace for pod in pods}, after) if pods else ():
+        covered[vm_of(claim), cluster.resource(claim)] += claim.count
+    found: dict[TenantName, Counter[ResourceName]] = defaultdict(Counter)
+    for pod in pods:
+        for resource in cluster.counted & pod.requests.keys():
+            bare = pod.requests[resource] - covered[cluster.owner(pod), resource]
+            if bare > 0:
+                found[TenantName(pod.meta.namespace)][resource] += bare
+    return found
 
 
 def _settled(cluster: Cluster, over: Claims) -> dict[TenantName, Counter[ClassName]]:

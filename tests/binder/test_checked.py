@@ -79,6 +79,7 @@ async def test_what_places_nothing_runs_on_and_tells_of_the_cluster_as_it_is():
         *names[: names.index("orders") + 1],
         "release",
         "usage",
+        "off",
         "status",
     ]
     assert rig.claim("gone") is None

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from gpu import keys
 from gpu.binder.changes import Attach, Place
 from gpu.binder.checking import Checker
 from gpu.binder.phases import gates
@@ -21,8 +22,7 @@ def scene(**more):
         classes=[raws.a_class()],
         nodes=[raws.a_node("n1", units=4), raws.a_node("n2")],
         namespaces=[raws.a_tenant(it) for it in ("tenant-root", "tenant-a")],
-        claims=[interrupting.held("a", **noted)],
-        **(START | more),
+        **({"claims": [interrupting.held("a", **noted)]} | START | more),
     )
 
 
@@ -90,3 +90,45 @@ def test_units_of_pods_that_are_let_through_are_counted_before_and_after():
     assert checker.judge(pins[:1]) == ()
     checker.stored(pins[:1])
     assert [it.rule for it in checker.judge(pins[1:])] == [Rule.BOOKED_TWICE]
+
+
+def raw_starts(*units, tenant="tenant-a", quotas):
+    """Launchers that ask for units by name, each of a VM without claims, and their pins to n2."""
+    starts = [gated.a_start(f"vm{n}", asks=it, tenant=tenant) for n, it in enumerate(units)]
+    parts = {part: [it[part][0] for it in starts] for part in ("vmis", "pods")}
+    release = raws.a_release()
+    release["spec"]["values"]["resourceQuotas"] = {key: str(hard) for key, hard in quotas.items()}
+    world = scene(claims=[], releases=[release], **parts).world
+    return world, tuple(
+        Pin(vmi=vmi.meta.key, vmi_uid=vmi.meta.uid, pod=pod, node="n2", set_id=vmi.meta.name)
+        for vmi, pod in zip(world.vmis, world.pods, strict=True)
+    )
+
+
+@pytest.mark.parametrize("key", [keys.QUOTA_TOTAL, raws.RESOURCE])
+@pytest.mark.parametrize("tenant", ["tenant-a", "tenant-a-x"])
+@pytest.mark.parametrize(("hard", "rules"), [(3, set()), (2, {Rule.OVER_BUDGET})])
+def test_units_asked_for_by_name_fit_every_budget_above(key, tenant, hard, rules):
+    world, pins = raw_starts(3, tenant=tenant, quotas={key: hard})
+    assert judged(world, pins) == rules
+    anywhere = tuple(replace(pin, node=None) for pin in pins)
+    assert judged(world, anywhere) == set(), "the scheduler places it: no budget was asked"
+
+
+def test_launchers_let_through_earlier_in_the_pass_use_the_budget_too():
+    world, pins = raw_starts(2, 2, quotas={raws.RESOURCE: 3})
+    assert judged(world, pins) == {Rule.OVER_BUDGET}
+    checker = Checker(world=world)
+    assert checker.judge(pins[:1]) == ()
+    checker.stored(pins[:1])
+    assert [it.rule for it in checker.judge(pins[1:])] == [Rule.OVER_BUDGET]
+
+
+def test_units_that_the_claims_of_a_start_account_for_are_not_counted_again():
+    found = scene(releases=[raws.a_release("tenant-a", total=2)])
+    assert judged(found.world, tuple(gates.changes_of(found))) == set()
+
+
+def test_a_budget_of_a_class_says_nothing_of_units_asked_for_by_name():
+    world, pins = raw_starts(3, quotas={keys.quota_key_of_class("h100"): 0})
+    assert judged(world, pins) == set()
