@@ -158,6 +158,17 @@ async def test_a_bound_claim_says_why_its_vm_waits_and_takes_it_back():
     assert waits(rig, "a") == ""
 
 
+@pytest.mark.parametrize("phase", ["Lost", "Pending"])
+async def test_a_claim_bound_after_the_gate_is_looked_at_again_for_why_its_vm_waits(phase):
+    """Its VM waits for another of its claims; the pass that binds it had nothing to say on it yet."""
+    bound = held("a", phase=phase, **({} if phase == "Lost" else {"nodeName": None}))
+    going = held("b", "n1", meta=raws.DELETED)
+    rig = a_rig(claims=[bound, going], starts=[a_start(held=("a", "b"), asks=2)])
+    assert (await rig.once()).again
+    await rig.until_still()
+    assert (stands(rig, "a")[0], waits(rig, "a")) == ("Bound", "ClaimDeleting")
+
+
 async def test_an_order_that_the_vm_names_takes_no_claim_away_from_a_launcher_just_let_through():
     """Until the pin is seen the launcher looks as if it waited, and its claim as if it were idle."""
     start = a_start(held=("a",), asks=1)
