@@ -104,7 +104,7 @@ class Judge:
         places += [
             (it.node, it.vm, self._claimed(it, stands))
             for it in self.site.guests
-            if it.pod not in seated and (whole or not it.source)  # of a migration nobody is asked
+            if it.pod not in seated and (whole or not it.came)  # of a migration nobody is asked
         ]
         for node, vm, wanted in places:
             for resource, units in wanted.items():
@@ -141,11 +141,15 @@ class Judge:
             return []
         wrong = []
         for guest in self.site.guests:
-            key = ObjectKey(*guest.vm.split("/")) if guest.source else None
+            key = ObjectKey(*guest.vm.split("/")) if guest.came else None
             vmi = self.site.api.find(kinds.VMIS, key) if key else None
             if vmi is None or "deletionTimestamp" in vmi["metadata"] or virt.is_migrating(vmi):
                 continue
             if vmi["status"]["phase"] != "Running" or vmi["status"].get("nodeName") != guest.node:
+                continue
+            node = self.site.api.find(kinds.NODES, ObjectKey("", guest.node))
+            serves = node["status"]["allocatable"] if node else {}
+            if not all(int(serves.get(resource, "0")) for resource in guest.units):
                 continue
             for uid in guest.claims.keys() & self.stands.keys():
                 stand = self.stands[uid]
@@ -184,10 +188,13 @@ class Judge:
 
     def _booked(self, now: dict[str, Stand]) -> list[str]:
         """No unit is booked twice: where a claim was bound or a launcher let through, all is there."""
+        followed = {(uid, it.node) for it in self.site.guests if it.came for uid in it.claims}
         places = {
             (stand.node, self.resources.get(stand.class_name, "")): stand.name
             for uid, stand in now.items()
-            if stand.phase == "Bound" and not _stood(self.stands.get(uid), stand)
+            if stand.phase == "Bound"
+            and not _stood(self.stands.get(uid), stand)
+            and (uid, stand.node) not in followed  # its guest is there, whoever held the units
         }
         for seat in self.launchers.fresh:
             places |= {(seat.node, resource): seat.name for resource in seat.units}
@@ -215,7 +222,7 @@ class Judge:
                     wrong.append(f"released too early: {name}, its guest runs on {guest.node}")
                 elif not stand.vm:
                     wrong.append(f"detached too early: {name}, its guest runs on {guest.node}")
-                elif stand.phase == "Bound" and stand.node not in {guest.node, guest.source}:
+                elif stand.phase == "Bound" and stand.node not in {guest.node, *guest.came}:
                     wrong.append(
                         f"moved too early: {name} is held on {stand.node}, its guest runs on "
                         f"{guest.node}"

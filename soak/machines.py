@@ -39,8 +39,8 @@ class Guest:
     units: dict[str, int]
     claims: dict[str, str]
     """Uid to `namespace/name` of the claims it uses."""
-    source: str = ""
-    """The node it came from by a live migration, or is coming from."""
+    came: tuple[str, ...] = ()
+    """The nodes it came from by live migrations, or is coming from."""
     orphan: float | None = None
     """Since when its connected kubelet knows of no pod."""
 

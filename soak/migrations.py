@@ -54,6 +54,8 @@ def _begin(site: Site, vmi: Raw) -> None:
     if first is None or first["status"]["phase"] != "Running":
         return
     here = first["spec"]["nodeName"]
+    guest = next((it for it in site.guests if it.pod == first["metadata"]["uid"]), None)
+    came = (*guest.came, here) if guest else (here,)
     meta = first["metadata"]
     pod = {
         "metadata": {
@@ -86,7 +88,7 @@ def _begin(site: Site, vmi: Raw) -> None:
             for claim in virt.claims_of(site, vmi)
         }
         uid = made["metadata"]["uid"]
-        site.guests.append(Guest(uid, _vm(vmi), name, units, claims, source=here))
+        site.guests.append(Guest(uid, _vm(vmi), name, units, claims, came))
     state = {"targetPod": made["metadata"]["name"], "targetNode": name, "sourceNode": here}
     active = vmi["status"]["activePods"] | {made["metadata"]["uid"]: name}
     fresh = {"migrationState": state, "activePods": active}

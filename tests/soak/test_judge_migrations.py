@@ -83,7 +83,7 @@ def migrate(site, *, until):
 def test_a_migration_takes_the_guest_and_the_claim_may_be_on_either_node(site, judge):
     running(site, judge)
     target = migrate(site, until="done")
-    assert [(guest.node, guest.source) for guest in site.guests] == [(target, "n0")]
+    assert [(guest.node, guest.came) for guest in site.guests] == [(target, ("n0",))]
     assert vmi_now(site)["status"]["nodeName"] == target
     assert judge.look() == []
     hold(site, target)
@@ -111,6 +111,15 @@ def test_a_claim_that_does_not_follow_is_seen(site, judge):
     hold(site, target)
     judge.look()
     assert judge.unfollowed(frozenset({"attachments"})) == []
+
+
+def test_a_claim_that_follows_its_guest_is_bound_whoever_held_the_units(site, judge):
+    running(site, judge)
+    for name in site.machines.keys() - {"n0"}:
+        a_held(site, raws.bound(name), f"all-{name}", 8)
+    judge.look()
+    hold(site, migrate(site, until="done"))
+    assert judge.look() == []
 
 
 def test_a_guest_holds_units_on_both_nodes_for_who_sees_it(site, judge):
