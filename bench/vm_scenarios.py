@@ -5,7 +5,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from bench import orders, scrape, stats, vm_webhooks, vms
+from bench import orders, scrape, stats, vm_requests, vm_webhooks, vms
+from bench.admission import CROWD
 from bench.figures import Collected, Goal, Sense, Take
 from bench.scale import Scale
 from bench.vm_stage import VMStage, vm_stage
@@ -14,6 +15,7 @@ from bench.vms import Asks, Start, Step
 Say = Callable[[str], None]
 
 SHARE_GOAL: Final = Goal(take=Take.MIDDLE, sense=Sense.AT_MOST, value=20)
+ANSWER_GOAL: Final = Goal(take=Take.MIDDLE, sense=Sense.AT_MOST, value=1000)
 ALONE: Final = "one by one"
 _WARM: Final = 2
 """Starts of each kind before any is measured."""
@@ -28,6 +30,7 @@ class VMBench:
     scale: Scale
     say: Say
     got: Collected
+    remarks: list[str]
 
     async def idle(self) -> None:
         """Start VMs one by one: without GPUs, by class, by held claim in turn; reuse a freed unit."""
@@ -68,11 +71,29 @@ class VMBench:
     async def webhooks(self) -> None:
         """Answers of both webhooks, many at a time, nothing stored."""
         self.say("instances and launchers many at a time, dry run")
-        held = await vms.hold(self.stage, vm_webhooks.CROWD)
+        held = await vms.hold(self.stage, CROWD)
         for asked in await vm_webhooks.crowded(self.stage, held, self.scale.orders):
             self.got.add(asked.name, "ms", stats.ms(asked.seconds))
             self._answered(f"the same as the webhook answered it, {asked.name}", asked.answered)
         await vms.give_back(self.stage)
+
+    async def requests(self) -> None:
+        """Starts under `binding: request`, many waiting for their answer while a full pass runs."""
+        self.say("starts that wait for their answer while orders come and go (binding: request)")
+        count = min(self.scale.orders, _REQUESTS)
+        async with vm_requests.requested(self.stage):
+            held = await vms.hold(self.stage, count // 2)
+            found = await vm_requests.answers(self.stage, held, count)
+            await vms.give_back(self.stage)
+        self.got.add(_REQUESTED, "ms", stats.ms(found.seconds), note=_SENDER)
+        goals = {0.99: ANSWER_GOAL}
+        self._answered(f"{_REQUESTED}, as the webhook answered it", found.answered, goals)
+        share = 100 * found.in_passes
+        self.got.add("of that time, a full pass was deciding or writing", "%", [share])
+        refused = len(found.refused)
+        self.got.add("of those starts, refused", "", [refused])
+        if refused:
+            self.remarks.append(f"{_REQUESTED}: one that was refused: {found.refused[0]}")
 
     async def _rush(self, wanted: Sequence[tuple[Asks, str]], mark: str, what: str) -> vms.Rush:
         found = await vms.at_once(self.stage, wanted, mark)
@@ -109,8 +130,9 @@ class VMBench:
     def _steps(self, what: str, starts: Sequence[Start]) -> None:
         """Note the whole of each start, then step by step."""
         self._took("VM start to Running", what, starts, None, Step.RUNS)
-        path = [step for step in _PATH if step in starts[0].at]
-        if Step.LET in path:
+        is_gated = Step.LET in starts[0].at
+        path = _GATED if is_gated else _PATH
+        if is_gated:
             self._took(f"{Step.CREATED} to {Step.LET}", what, starts, Step.CREATED, Step.LET)
         for begin, end in zip([None, *path], path, strict=False):
             self._took(f"  {begin or _SENT} to {end}", what, starts, begin, end)
@@ -121,11 +143,18 @@ class VMBench:
         took = [start.took(begin, end) for start in starts]
         self.got.add(f"{name}, {what}", "ms", stats.ms(took))
 
-    def _answered(self, name: str, buckets: Mapping[float, float]) -> None:
+    def _answered(
+        self,
+        name: str,
+        buckets: Mapping[float, float],
+        goals: Mapping[float, Goal] | None = None,
+    ) -> None:
         for share, word in ((0.5, "p50"), (0.99, "p99")):
             bound = stats.bucket_bound(buckets, share)
             if bound is not None:
-                self.got.add(f"{name}, {word}", "ms", stats.ms([bound]), note=_BOUND)
+                goal = (goals or {}).get(share)
+                figure = f"{name}, {word}"
+                self.got.add(figure, "ms", stats.ms([bound]), goal=goal, note=_BOUND)
 
 
 def share_of(plain: Sequence[Start], starts: Sequence[Start]) -> float:
@@ -146,7 +175,7 @@ async def measure(
     say("control plane, KubeVirt, product, simulated nodes")
     async with vm_stage() as stage:
         say(f"ready; logs lie in {stage.base.cp.directory}, kept if anything fails")
-        bench = VMBench(stage=stage, scale=scale, say=say, got=got)
+        bench = VMBench(stage=stage, scale=scale, say=say, got=got, remarks=remarks)
         for part in wanted:
             await EACH[part](bench)
     remarks.append(_SIMULATED)
@@ -157,13 +186,20 @@ EACH: Final[Mapping[str, Callable[[VMBench], Awaitable[None]]]] = {
     "vm-idle": VMBench.idle,
     "vm-burst": VMBench.burst,
     "vm-webhooks": VMBench.webhooks,
+    "vm-requests": VMBench.requests,
 }
 PARTS: Final = (*EACH, ALL)
 
-_PATH: Final = (Step.CREATED, Step.LAUNCHER, Step.LET, Step.SCHEDULED, Step.RUNS)
+_PATH: Final = (Step.CREATED, Step.LAUNCHER, Step.SCHEDULED, Step.RUNS)
+_GATED: Final = (*_PATH[:2], Step.LISTED, Step.LET, *_PATH[2:])
 _WITH: Final = "half by class, half by held claim"
 _REUSED: Final = "launcher ended to its unit reused by a VM that waited"
 _WAITING: Final = "launcher seen ended to another seen pinned and ungated; up to so many wait"
+_REQUESTS: Final = 300
+_REQUESTED: Final = f"VMI admitted with its units, {CROWD} in flight, binding request"
+_SENDER: Final = (
+    "as its sender saw it; half by class, half by held claim; orders come and go meanwhile"
+)
 _BOUND: Final = "upper bound of the histogram bucket, from the product's own /metrics"
 _PHASES: Final = "deciding and writing of all passes of the burst together"
 _MEAN: Final = "mean over all of the burst, any kind of object"

@@ -27,8 +27,8 @@ from gpu.config import Config
 from gpu.objects import kinds
 
 NODES: Final = 20
-UNITS: Final = 20
-"""Units of a node: 400 in all, so that no start but those of the tight class waits for room."""
+UNITS: Final = 64
+"""Units of a node: 1,280 in all, so that no start but those of the tight class waits for room."""
 TIGHT_NODE: Final = "bench-tight"
 _WIDTH: Final = 16
 _IN_FORCE: Final = 30.0

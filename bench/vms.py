@@ -38,6 +38,8 @@ class Step(StrEnum):
 
     CREATED = "VMI created"
     LAUNCHER = "launcher created"
+    LISTED = "launcher listed by its VMI"
+    """Nothing else makes it the VMI's launcher, so before that nobody may let it through."""
     LET = "launcher pinned and ungated"
     SCHEDULED = "launcher scheduled"
     RUNS = "guest runs"
@@ -96,7 +98,10 @@ def steps_of_instance(change: str, found: Mapping[str, Any]) -> Iterator[Step]:
         yield Step.GONE
     elif change in {"ADDED", "MODIFIED"}:
         yield Step.CREATED
-        if found.get("status", {}).get("phase") == "Running":
+        status = found.get("status", {})
+        if status.get("activePods"):
+            yield Step.LISTED
+        if status.get("phase") == "Running":
             yield Step.RUNS
 
 

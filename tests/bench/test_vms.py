@@ -53,17 +53,28 @@ def test_a_launcher_shows_its_steps(change, pod, wanted):
 
 
 @pytest.mark.parametrize(
-    ("change", "phase", "wanted"),
+    ("change", "status", "wanted"),
     [
         pytest.param("ADDED", None, [Step.CREATED], id="without-a-status"),
-        pytest.param("MODIFIED", "Scheduled", [Step.CREATED], id="scheduled"),
-        pytest.param("MODIFIED", "Running", [Step.CREATED, Step.RUNS], id="running"),
-        pytest.param("DELETED", "Running", [Step.GONE], id="gone"),
+        pytest.param("MODIFIED", {"phase": "Pending"}, [Step.CREATED], id="without-a-launcher"),
+        pytest.param(
+            "MODIFIED",
+            {"phase": "Scheduling", "activePods": {"uid": ""}},
+            [Step.CREATED, Step.LISTED],
+            id="launcher-listed",
+        ),
+        pytest.param(
+            "MODIFIED",
+            {"phase": "Running", "activePods": {"uid": "n"}},
+            [Step.CREATED, Step.LISTED, Step.RUNS],
+            id="running",
+        ),
+        pytest.param("DELETED", {"phase": "Running"}, [Step.GONE], id="gone"),
         pytest.param("BOOKMARK", None, [], id="no-object"),
     ],
 )
-def test_an_instance_shows_its_steps(change, phase, wanted):
-    found = {"metadata": {"name": "web"}, **({"status": {"phase": phase}} if phase else {})}
+def test_an_instance_shows_its_steps(change, status, wanted):
+    found = {"metadata": {"name": "web"}, **({"status": status} if status else {})}
     assert list(vms.steps_of_instance(change, found)) == wanted
 
 

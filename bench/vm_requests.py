@@ -1,0 +1,152 @@
+"""Starts that are answered before their VMI is there (`binding: request`), while a full pass runs."""
+
+import asyncio
+import contextlib
+import functools
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from bench import bare, orders, scrape, watching
+from bench import vms as starts
+from bench.admission import CROWD
+from bench.flight import in_flight
+from bench.vm_stage import VMStage
+from bench.vm_webhooks import gained
+from devcluster import vms
+from gpu.cluster import errors
+from gpu.config import Binding
+from gpu.objects import kinds
+
+_CHURN: Final = 150
+"""Orders that come at once and go again, over and over, so that a full pass has much to write."""
+_PREFIX: Final = "churn"
+_WIDTH: Final = 8
+"""With those that wait for an answer, fewer than the client has connections: none queues there."""
+_WITHIN: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answers:
+    """Starts sent many at a time, and what their webhook took."""
+
+    seconds: Sequence[float]
+    """As the sender saw each, one that was refused too."""
+    answered: Mapping[float, float]
+    """What the webhook's own histogram gained."""
+    refused: Sequence[str]
+    """Words of those that were refused."""
+    in_passes: float
+    """Of the time, the part in which a full pass was deciding or writing."""
+
+
+@contextlib.asynccontextmanager
+async def requested(stage: VMStage) -> AsyncIterator[None]:
+    """Have starts requested for the length of the block; no VM may be there at either end."""
+    running = stage.base.product
+    await _bound_by(stage, Binding.REQUEST)
+    try:
+        yield
+    finally:
+        await running.configure()
+        await _bound_by(stage, Binding.GATE)
+
+
+async def _bound_by(stage: VMStage, binding: Binding) -> None:
+    running = stage.base.product
+    await running.stop()
+    await running.configure({"binding": binding.value})
+    await running.start(flags=(f"--binding={binding.value}",))
+    await running.available()
+    await orders.one_by_one(stage.base, 1)  # who has just been started places nothing for seconds
+
+
+async def answers(stage: VMStage, held: Sequence[str], count: int) -> Answers:
+    """Start `count` VMIs, half by class and half by held claim, many at a time beside a full pass.
+
+    They are deleted again, unmeasured. Raises what a start fails with that is no refusal.
+    """
+    devices = [
+        vms.claim(held[number // 2]) if number % 2 else vms.unit(stage.base.class_name)
+        for number in range(count)
+    ]
+    refused: list[str] = []
+    jobs = (functools.partial(_start, stage, *one, refused) for one in enumerate(devices))
+    loop = asyncio.get_running_loop()
+    async with _passes(stage):
+        before, began = await stage.base.product_counters(), loop.time()
+        took = await in_flight(CROWD, jobs)
+        wall, after = loop.time() - began, await stage.base.product_counters()
+    await bare.delete_all(stage.base.api, kinds.VMIS, stage.base.namespace)
+    await starts.clear(stage)
+    phases = scrape.gained_by(orders.PASS, "phase", before, after)
+    return Answers(
+        seconds=took,
+        answered=gained("vmis", before, after),
+        refused=refused,
+        in_passes=sum(seconds for _, seconds in phases.values()) / wall,
+    )
+
+
+async def _start(stage: VMStage, number: int, device: str, refused: list[str]) -> None:
+    body = vms.instance(stage.base.namespace, f"asks-{number:04d}", [device])
+    try:
+        await stage.virt.create(kinds.VMIS, body, deadline=30)
+    except (errors.Forbidden, errors.Invalid, errors.Conflict) as error:
+        refused.append(error.message)
+
+
+@contextlib.asynccontextmanager
+async def _passes(stage: VMStage) -> AsyncIterator[None]:
+    """Keep the binder in full passes for the length of the block: orders come and go."""
+    begun = asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(_churn(stage, begun))
+        await begun.wait()
+        try:
+            yield
+        finally:
+            task.cancel()
+    await _no_orders(stage)
+
+
+async def _churn(stage: VMStage, begun: asyncio.Event) -> None:
+    api, place = stage.base.api, stage.base.namespace
+    async with watching.watching(api, kinds.GPU_CLAIMS, place, watching.is_bound) as seen:
+        for turn in itertools.count():
+            names = [f"{_PREFIX}-{turn}-{number:04d}" for number in range(_CHURN)]
+            await _each(functools.partial(_order, stage), names)
+            begun.set()
+            await seen.all_of(names, within=_WITHIN)  # or each would be a conflict of the binder's
+            await _each(functools.partial(_back, stage), names)
+
+
+async def _each(what: Callable[[str], Awaitable[None]], names: Sequence[str]) -> None:
+    await in_flight(_WIDTH, (functools.partial(what, name) for name in names))
+
+
+async def _order(stage: VMStage, name: str) -> None:
+    body: dict[str, Any] = {
+        "metadata": {"name": name, "namespace": stage.base.namespace},
+        "spec": {"className": stage.base.class_name, "count": 1},
+    }
+    await stage.base.tenant.create(kinds.GPU_CLAIMS, body, deadline=30)
+
+
+async def _back(stage: VMStage, name: str) -> None:
+    with contextlib.suppress(errors.NotFound):
+        await stage.base.tenant.delete(kinds.GPU_CLAIMS, name, stage.base.namespace)
+
+
+async def _no_orders(stage: VMStage) -> None:
+    """Give back what is left of the orders that came and went; wait until they are gone."""
+    place = stage.base.namespace
+    while True:
+        found = await stage.base.api.list_all(kinds.GPU_CLAIMS, place)
+        names = [it["metadata"]["name"] for it in found.items]
+        left = [name for name in names if name.startswith(_PREFIX)]
+        if not left:
+            return
+        await _each(functools.partial(_back, stage), left)
+        await asyncio.sleep(0.1)
