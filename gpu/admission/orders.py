@@ -4,6 +4,7 @@ The binder judges every order again before it binds it, so an order that passes 
 met any more waits, and says why.
 """
 
+import json
 from dataclasses import replace
 from typing import Final
 
@@ -20,6 +21,8 @@ from gpu.objects.meta import ObjectMeta
 from gpu.units import ClassName
 from gpu.world import World
 
+MOST_METADATA: Final = 64 * 1024
+"""Bytes of metadata, as JSON: nobody could add a status to an object that fills what etcd takes."""
 NAMESPACE: Final = "metadata.namespace"
 CLASS: Final = "spec.className"
 COUNT: Final = "spec.count"
@@ -37,8 +40,9 @@ def answer(asked: Review, world: World, config: Config) -> Answer:
         return Allowed()
     try:
         claim = _claim(asked)
+        _measure(asked)
     except DecodeError as error:
-        # The schema has refused it before any validating webhook is asked; but who knows who asks.
+        # What the schema says it has refused before any webhook is asked; but who knows who asks.
         return _denied(asked, review.INVALID, "Invalid", str(error), ())
     if _is_placed_with_its_vm(asked, claim, config):
         return Allowed()
@@ -78,6 +82,13 @@ def field_of(refusal: Refusal) -> str:
 def _is_order(asked: Review) -> bool:
     kind = (asked.group, asked.plural, asked.subresource)
     return asked.operation == review.CREATE and kind == (GPU_CLAIMS.group, GPU_CLAIMS.plural, "")
+
+
+def _measure(asked: Review) -> None:
+    """Raise DecodeError where an order's metadata is too large."""
+    size = len(json.dumps(Fields(asked.object, "").child("metadata").raw).encode())
+    if size > MOST_METADATA:
+        raise DecodeError("metadata", f"{size} bytes, at most {MOST_METADATA} are accepted")
 
 
 def _is_placed_with_its_vm(asked: Review, claim: GPUClaim, config: Config) -> bool:

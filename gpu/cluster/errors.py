@@ -9,6 +9,7 @@
     ├── Forbidden       403
     ├── Invalid         422 (and 400 with reason Invalid)
     ├── Throttled       429; `retry_after` seconds
+    ├── TooLarge        500 in etcd's words: the object would be larger than etcd takes
     ├── ServerFault     5xx, 504 among them
     └── Unreachable     no answer: refused, cut, timed out; `sent` when it may have been executed
 
@@ -31,6 +32,9 @@ BODY_CAP: Final = 64 * 1024
 MESSAGE_CAP: Final = 2000
 """Characters of a message that are kept."""
 CAUSES_CAP: Final = 20
+
+TOO_LARGE: Final = "etcdserver: request is too large"
+"""What etcd says before it does anything; kube-apiserver passes it on as a 500 (kubernetes 112152)."""
 
 _CONFLICT: Final = 409
 _SERVER_FAULTS: Final = range(500, 600)
@@ -146,6 +150,15 @@ class ServerFault(ApiError):
         return True
 
 
+class TooLarge(ApiError):
+    """500: etcd does not take an object so large. It judged this very request and will say no again."""
+
+    @property
+    def definite(self) -> bool:
+        """Always: nothing was written, whoever filled the object."""
+        return True
+
+
 class Unreachable(ApiError):
     """No complete answer; `sent` says that the request may have reached the server."""
 
@@ -180,11 +193,12 @@ def from_status(status: Mapping[str, Any], code: int = 0) -> ApiError:
     number = status.get("code")
     number = number if isinstance(number, int) and number else code
     reason = _text(status.get("reason"))
+    message = _text(status.get("message"))
     found = _BY_REASON.get(reason) or _BY_CODE.get(number)
-    if found is None:
-        found = ServerFault if number in _SERVER_FAULTS else ApiError
+    if found is None and number in _SERVER_FAULTS:
+        found = TooLarge if message.endswith(TOO_LARGE) else ServerFault
     details = _details(status.get("details"))
-    return found(number, reason or str(number), _text(status.get("message")), details)
+    return (found or ApiError)(number, reason or str(number), message, details)
 
 
 def from_answer(code: int, body: bytes, retry_after: str | None = None) -> ApiError:

@@ -45,6 +45,26 @@ def test_an_order_that_can_be_met_passes_without_a_word():
     assert answer(asked(count=4)) == Allowed()
 
 
+@pytest.mark.parametrize(
+    "filled",
+    [
+        {"labels": {f"l{number}": "v" for number in range(10_000)}},
+        {"annotations": {"a": "v" * 70_000}},
+        {"finalizers": [f"example.com/f{number}" for number in range(10_000)]},
+        {"ownerReferences": [{"uid": "u" * 70_000}]},
+        {"managedFields": [{"manager": "m" * 70_000}]},
+    ],
+    ids=lambda filled: next(iter(filled)),
+)
+def test_an_order_whose_metadata_leaves_no_room_for_a_status_is_refused(filled):
+    question = asked(count=4)
+    question.object["metadata"].update(filled)
+    found = answer(question)
+    assert (found.code, found.reason) == (422, "Invalid")
+    assert found.message.startswith("order big: metadata: ")
+    assert f"at most {orders.MOST_METADATA} are accepted" in found.message
+
+
 def test_an_order_that_cannot_be_met_is_refused_with_what_would_be_accepted():
     why = NoFreeUnits("h100", 6, 4)
     assert answer(asked()) == Denied(

@@ -47,6 +47,15 @@ def test_an_answer_becomes_its_error(code, answer, want, outcome):
     assert error.definite is (code < 500 and code not in {401, 409, 429})
 
 
+@pytest.mark.parametrize("before", ["", "rpc error: code = InvalidArgument desc = "])
+def test_an_object_that_etcd_does_not_take_is_refused_for_good(before):
+    """One that a tenant has filled must not stop the placing of everybody else's."""
+    answer = body(500, "", message=f"{before}etcdserver: request is too large")
+    error = errors.from_answer(500, answer)
+    assert (type(error), error.outcome) == (errors.TooLarge, Outcome.REFUSED)
+    assert (error.definite, error.outcome_unknown) == (True, False)
+
+
 @pytest.mark.parametrize("sent", [True, False])
 def test_no_answer_is_unknown_when_the_request_was_sent(sent):
     error = errors.Unreachable("cut", sent=sent)
