@@ -9,12 +9,21 @@ import pytest_asyncio
 from gpu.objects import kinds
 from tests.real import site as sites
 from tests.real import vm_site as vms
-from tests.real.test_vm_lives import (  # noqa: F401 -- both ways pass the same stories
+from tests.real.test_vm_faults import (  # noqa: F401 -- both ways pass the same stories
+    test_a_cordon_leaves_a_running_guest_and_its_claim_follows_its_stop,
+    test_a_drain_moves_what_a_vm_that_is_off_holds_and_it_starts_there,
+    test_a_forced_migration_takes_the_claim_along,
+)
+from tests.real.test_vm_lives import (  # noqa: F401
     test_a_guest_that_crashes_starts_again_on_the_same_node,
     test_a_restart_keeps_node_and_claim_under_a_new_instance,
     test_a_vm_that_is_deleted_and_made_anew_at_once_has_its_claim_again,
     test_an_edit_of_a_running_vm_counts_from_its_next_start,
     test_one_of_two_vms_that_race_for_a_claim_gets_it,
+)
+from tests.real.test_vm_rejections import (  # noqa: F401
+    test_a_held_claim_moves_away_from_the_node_whose_plugin_refused_and_notes_it,
+    test_a_vm_that_its_node_refuses_starts_elsewhere_by_itself_and_the_node_takes_others,
 )
 from tests.real.test_vm_story import (  # noqa: F401
     test_a_held_claim_and_units_of_a_class_come_together_on_one_node,
@@ -43,6 +52,7 @@ async def site(plane):
     yield plane
     for node in vms.NODES:
         await plane.nodes.uncordon(node)
+        plane.sim.machine(node).refusals.clear()
     await plane.clear()
 
 
