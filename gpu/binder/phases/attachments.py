@@ -236,20 +236,21 @@ def _forgotten(scene: Scene) -> Iterator[Change]:
 def _strays(scene: Scene) -> Iterator[Change]:
     """Delete template claims that were made for a start and never attached to it.
 
-    While their VMI lives they are that start's, which takes them up or deletes them (phase gates).
+    Until their VMI has started they are that start's, which takes them up or deletes them (phase gates).
+    One that comes later, by a write that was long on its way, is nobody's and would use up budget.
     """
     strays = scene.draft.strays
     if not strays:
         return
     oldest = scene.now - timedelta(seconds=scene.config.grace.attachment)
-    living = {
+    starting = {
         vmi.meta.uid
         for vmi in scene.draft.snapshot.given.vmis
-        if not vmi.ended and not vmi.meta.deleting
+        if not vmi.ended and not vmi.started and not vmi.meta.deleting
     }
     for claim in strays:
         set_id = changes.object_set(GPU_CLAIMS, claim.key)
-        if any(owner.uid in living for owner in claim.meta.owners):
+        if any(owner.uid in starting for owner in claim.meta.owners):
             continue
         if claim.meta.created <= oldest and not scene.leaves_alone(set_id):
             version = claim.meta.resource_version  # a start may take it up in this moment

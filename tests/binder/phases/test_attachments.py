@@ -334,7 +334,9 @@ def test_a_set_in_quarantine_is_left_alone():
     assert decided(scene) == ()
 
 
-@pytest.mark.parametrize(("phase", "goes"), [("Scheduling", False), ("Failed", True)])
+@pytest.mark.parametrize(
+    ("phase", "goes"), [("Scheduling", False), ("Failed", True), ("Running", True)]
+)
 def test_a_template_claim_of_a_start_that_lives_is_that_starts(phase, goes):
     """Phase gates takes it up, or deletes it when the start does not fit any more."""
     owner = {"kind": "VirtualMachineInstance", "name": "vm", "uid": "vmi-1", "controller": True}
