@@ -76,11 +76,13 @@ def _is_about_request(change: changes.ClaimStatus) -> bool:
 def owned(change: OwnClaim, version: str) -> Body:
     """Return the merge patch that gives a template claim the VMI that came as its owner."""
     others = [one for one in change.claim.meta.owners if not one.controller]
-    owners = [*map(_owner, others), _owner(change.owner) | {"blockOwnerDeletion": True}]
+    owners = [*map(_owner, others), _owner(change.owner)]
     return {"metadata": {"ownerReferences": owners, "resourceVersion": version}}
 
 
 def _owner(found: OwnerRef) -> Body:
+    # Never blockOwnerDeletion: where OwnerReferencesPermissionEnforcement is on it takes the right to
+    # update the finalizers of VMIs, and nothing here waits for a foreground deletion.
     return {
         "apiVersion": found.api_version,
         "kind": found.kind,
@@ -99,7 +101,6 @@ def record(change: changes.WriteRecord) -> Body:
         "name": claim.name,
         "uid": claim.uid,
         "controller": False,
-        "blockOwnerDeletion": True,
     }
     return {
         "apiVersion": WORKLOADS.api_version,

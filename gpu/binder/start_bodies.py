@@ -28,7 +28,6 @@ def template_claim(change: CreateClaim) -> Body:
                     "name": owner.name,
                     "uid": owner.uid,
                     "controller": True,
-                    "blockOwnerDeletion": True,
                 }
                 for owner in claim.meta.owners
             ],

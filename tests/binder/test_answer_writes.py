@@ -132,7 +132,6 @@ async def test_the_vmi_that_comes_owns_its_template_claim_once():
         "name": "vm",
         "uid": "vmi-vm",
         "controller": True,
-        "blockOwnerDeletion": True,
     }
     before = len(rig.cluster.writes)
     rig.clock.advance(60)

@@ -72,7 +72,6 @@ async def test_a_bound_claim_has_its_record_in_the_same_pass():
             "name": "x",
             "uid": claim["metadata"]["uid"],
             "controller": False,
-            "blockOwnerDeletion": True,
         }
     ]
     assert record["status"] == {
