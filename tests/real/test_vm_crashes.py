@@ -7,6 +7,7 @@ write, the process killed before it is sent or after it was executed. Whoever co
 import asyncio
 import contextlib
 import random
+import sys
 from dataclasses import dataclass
 
 import pytest
@@ -250,20 +251,23 @@ async def killed(site, proxy, story, at, when):
 
 @pytest.mark.parametrize("name", STORIES)
 async def test_killed_at_each_write_in_turn_the_story_ends_as_undisturbed(
-    site, proxy, seed, full, name
+    site, proxy, *, seed, full, name, capsys
 ):
     story = STORIES[name]
     async with judge.watching(site.admin):
         end, writes = await told(site, proxy, story)
         await clear(site)
         points = [(at, when) for at in range(1, len(writes) + 1) for when in When]
+        points = points if full else random.Random(seed).sample(points, POINTS)
         reached = 0
-        for at, when in points if full else random.Random(seed).sample(points, POINTS):
+        for at, when in points:
             found, was = await killed(site, proxy, story, at, when)
             assert found == end, f"killed {when} write {at} of {writes}"
             reached += was
             await clear(site)
-    assert reached >= (len(points) if full else POINTS) // 2  # the last may be saved by chance
+    with capsys.disabled():
+        sys.stdout.write(f"\n{name}: {len(writes)} writes, killed at {reached} of {len(points)}\n")
+    assert reached >= len(points) // 2  # how many writes there are differs by one or two
 
 
 async def clear(site):
