@@ -8,8 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from dataclasses import dataclass
 from typing import Any, Final
 
-from bench import bare, orders, scrape, watching
-from bench import vms as starts
+from bench import orders, scrape, watching
 from bench.admission import CROWD
 from bench.flight import in_flight
 from bench.vm_stage import VMStage
@@ -21,6 +20,8 @@ from gpu.objects import kinds
 
 _CHURN: Final = 150
 """Orders that come at once and go again, over and over, so that a full pass has much to write."""
+_BESIDE: Final = "answers"
+"""What the product calls a pass that only answers, beside the full ones."""
 _PREFIX: Final = "churn"
 _WIDTH: Final = 8
 """With those that wait for an answer, fewer than the client has connections: none queues there."""
@@ -41,23 +42,12 @@ class Answers:
     """Of the time, the part in which a full pass was deciding or writing."""
 
 
-@contextlib.asynccontextmanager
-async def requested(stage: VMStage) -> AsyncIterator[None]:
-    """Have starts requested for the length of the block; no VM may be there at either end."""
-    running = stage.base.product
-    await _bound_by(stage, Binding.REQUEST)
-    try:
-        yield
-    finally:
-        await running.configure()
-        await _bound_by(stage, Binding.GATE)
-
-
-async def _bound_by(stage: VMStage, binding: Binding) -> None:
-    running = stage.base.product
+async def request(stage: VMStage) -> None:
+    """Have starts requested from now on; no VM may be there. Nothing is measured after it."""
+    running, binding = stage.base.product, Binding.REQUEST.value
     await running.stop()
-    await running.configure({"binding": binding.value})
-    await running.start(flags=(f"--binding={binding.value}",))
+    await running.configure({"binding": binding})
+    await running.start(flags=(f"--binding={binding}",))
     await running.available()
     await orders.one_by_one(stage.base, 1)  # who has just been started places nothing for seconds
 
@@ -65,7 +55,7 @@ async def _bound_by(stage: VMStage, binding: Binding) -> None:
 async def answers(stage: VMStage, held: Sequence[str], count: int) -> Answers:
     """Start `count` VMIs, half by class and half by held claim, many at a time beside a full pass.
 
-    They are deleted again, unmeasured. Raises what a start fails with that is no refusal.
+    All stay, and go with the plane. Raises what a start fails with that is no refusal.
     """
     devices = [
         vms.claim(held[number // 2]) if number % 2 else vms.unit(stage.base.class_name)
@@ -78,14 +68,12 @@ async def answers(stage: VMStage, held: Sequence[str], count: int) -> Answers:
         before, began = await stage.base.product_counters(), loop.time()
         took = await in_flight(CROWD, jobs)
         wall, after = loop.time() - began, await stage.base.product_counters()
-    await bare.delete_all(stage.base.api, kinds.VMIS, stage.base.namespace)
-    await starts.clear(stage)
     phases = scrape.gained_by(orders.PASS, "phase", before, after)
     return Answers(
         seconds=took,
         answered=gained("vmis", before, after),
         refused=refused,
-        in_passes=sum(seconds for _, seconds in phases.values()) / wall,
+        in_passes=sum(spent for name, (_, spent) in phases.items() if name != _BESIDE) / wall,
     )
 
 
@@ -108,7 +96,6 @@ async def _passes(stage: VMStage) -> AsyncIterator[None]:
             yield
         finally:
             task.cancel()
-    await _no_orders(stage)
 
 
 async def _churn(stage: VMStage, begun: asyncio.Event) -> None:
@@ -137,16 +124,3 @@ async def _order(stage: VMStage, name: str) -> None:
 async def _back(stage: VMStage, name: str) -> None:
     with contextlib.suppress(errors.NotFound):
         await stage.base.tenant.delete(kinds.GPU_CLAIMS, name, stage.base.namespace)
-
-
-async def _no_orders(stage: VMStage) -> None:
-    """Give back what is left of the orders that came and went; wait until they are gone."""
-    place = stage.base.namespace
-    while True:
-        found = await stage.base.api.list_all(kinds.GPU_CLAIMS, place)
-        names = [it["metadata"]["name"] for it in found.items]
-        left = [name for name in names if name.startswith(_PREFIX)]
-        if not left:
-            return
-        await _each(functools.partial(_back, stage), left)
-        await asyncio.sleep(0.1)
