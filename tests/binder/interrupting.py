@@ -333,9 +333,9 @@ def _stand(raw: Raw) -> tuple[Any, ...]:
         (gone.get("node"), gone.get("cause")),
         status.get("reasons"),
         sorted((it["type"], it["status"]) for it in status.get("conditions") or []),
-        [item["node"] for item in status.get("rejectedNodes") or []],
         (status.get("bindRequest") or {}).get("result"),
         [owner["uid"] for owner in raw["metadata"].get("ownerReferences") or []],
+        [item["node"] for item in status.get("rejectedNodes") or []],
     )
 
 

@@ -76,7 +76,7 @@ CASES = {
 async def test_a_start_is_answered_whole_by_whoever_leads_last(name):
     of_case, results, nodes = CASES[name]
     end = await interrupting.survives(of_case)
-    assert {it[10] for it in end["claims"].values()} == results
+    assert {it[9] for it in end["claims"].values()} == results
     assert {it[1] for it in end["claims"].values()} == nodes
     if of_case.waits:
         assert {it[3] for it in end["claims"].values()} == {None}
@@ -93,7 +93,7 @@ async def test_the_vmi_that_comes_is_adopted_and_owns_what_was_made_for_it():
     end = await interrupting.survives(
         case({"n1": 4}, claims, more={"vmis": [a_vmi(*names)]}, waits=LATER)
     )
-    found = {key.partition("/")[2]: (it[4], it[11]) for key, it in end["claims"].items()}
+    found = {key.partition("/")[2]: (it[4], it[10]) for key, it in end["claims"].items()}
     assert found == {"a": ("vmi-vm", []), "b": ("vmi-vm", ["vmi-vm"])}
 
 
@@ -105,7 +105,7 @@ async def test_what_a_webhook_left_half_made_is_cleared():
         claim("q", "n1", asks=["q"], since=SINCE, status={"attachedTo": None}),
     ]
     end = await interrupting.survives(case({"n1": 4}, claims, waits=LATER))
-    assert {key.partition("/")[2]: (it[3], it[10]) for key, it in end["claims"].items()} == {
+    assert {key.partition("/")[2]: (it[3], it[9]) for key, it in end["claims"].items()} == {
         "a": (None, None),
         "q": (None, None),
     }
