@@ -237,6 +237,7 @@ class EndGuest:
     node: NodeName
     cause: Cause
     set_id: SetId
+    confirm: tuple[Confirm, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

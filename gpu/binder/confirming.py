@@ -13,7 +13,7 @@ from gpu.binder.confirms import Confirm
 from gpu.binder.rejection_changes import DeletePod
 from gpu.binder.start_changes import Pin
 from gpu.errors import DecodeError
-from gpu.model import rejections
+from gpu.model import coverage, rejections
 from gpu.objects import claims, kubevirt, nodes, pods
 from gpu.objects.claims import Phase
 from gpu.objects.decode import Fields
@@ -33,6 +33,7 @@ _CONFIRMED: Final = (
     changes.Detach,
     changes.DropFinalizer,
     changes.DeleteClaim,
+    changes.EndGuest,
     Pin,
     DeletePod,
 )
@@ -64,7 +65,7 @@ def _object(confirm: Confirm) -> str:
             return f"VMI {confirm.key}"
         case confirms.NodeOff() | confirms.NodeLooked():
             return f"node {confirm.node}"
-        case confirms.PodsEnded() | confirms.PodsAbsent():
+        case confirms.PodsEnded() | confirms.PodsAbsent() | confirms.NoneGated():
             return f"a pod of {confirm.namespace}"
         case confirms.ClaimsHeld():
             return f"a claim of {confirm.namespace}"
@@ -76,7 +77,7 @@ def _object(confirm: Confirm) -> str:
 
 async def _asked(confirm: Confirm, api: Writer) -> str:
     match confirm:
-        case confirms.PodsEnded() | confirms.PodsAbsent():
+        case confirms.PodsEnded() | confirms.PodsAbsent() | confirms.NoneGated():
             return await _pods_there(api, confirm)
         case confirms.VMIEnded() | confirms.VMINeverCame():
             return await _vmi_there(api, confirm)
@@ -92,17 +93,21 @@ async def _asked(confirm: Confirm, api: Writer) -> str:
             assert_never(confirm)
 
 
-async def _pods_there(api: Writer, confirm: confirms.PodsEnded | confirms.PodsAbsent) -> str:
+async def _pods_there(
+    api: Writer, confirm: confirms.PodsEnded | confirms.PodsAbsent | confirms.NoneGated
+) -> str:
     if not confirm.uids:
         return ""
-    listing = await api.list_all(PODS, confirm.namespace)
-    for raw in listing.items:
+    for raw in (await api.list_all(PODS, confirm.namespace)).items:
         if raw["metadata"]["uid"] not in confirm.uids:
             continue
-        if isinstance(confirm, confirms.PodsAbsent):
-            return f"pod {_name(raw)} is there"
-        if (raw.get("status") or {}).get("phase") not in _OVER:
-            return f"pod {_name(raw)} lives"
+        match confirm:
+            case confirms.PodsAbsent():
+                return f"pod {_name(raw)} is there"
+            case confirms.PodsEnded() if (raw.get("status") or {}).get("phase") not in _OVER:
+                return f"pod {_name(raw)} lives"
+            case confirms.NoneGated() if coverage.is_at_gate(pods.decode(raw)):
+                return f"pod {_name(raw)} waits at the gate"
     return ""
 
 

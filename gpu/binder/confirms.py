@@ -28,6 +28,14 @@ class PodsAbsent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NoneGated:
+    """No pod of these uids waits at our gate: each was let through, or is not there."""
+
+    namespace: str
+    uids: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VMIEnded:
     """The VMI of that uid is not there any more, or is Succeeded or Failed."""
 
@@ -94,6 +102,7 @@ class Refused:
 Confirm = (
     PodsEnded
     | PodsAbsent
+    | NoneGated
     | VMIEnded
     | VMINeverCame
     | NodeOff

@@ -9,6 +9,7 @@ from gpu.binder.changes import Detach, Detached
 from gpu.binder.confirms import (
     NodeLooked,
     NodeOff,
+    NoneGated,
     NoOtherPods,
     PodsAbsent,
     PodsEnded,
@@ -51,7 +52,7 @@ def a_cluster(**objects):
 
 OUT = [{"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}]
 PODS = {"namespace": "tenant-a", "uids": frozenset({"p"})}
-ENDED, ABSENT = PodsEnded(**PODS), PodsAbsent(**PODS)
+ENDED, ABSENT, PASSED = PodsEnded(**PODS), PodsAbsent(**PODS), NoneGated(**PODS)
 OVER = VMIEnded(key=VM, uid="vmi-1")
 NEVER = VMINeverCame(key=VM, claim="x", admission="adm")
 OFF = NodeOff(node="n1")
@@ -67,6 +68,9 @@ HOLDS = {
     "ended: another lives": (ENDED, {"pods": [raws.a_pod("q")]}),
     "ended: of another tenant": (ENDED, {"pods": [raws.a_pod("p", tenant="tenant-b")]}),
     "absent: gone": (ABSENT, {"pods": [raws.a_pod("q")]}),
+    "passed: gone": (PASSED, {}),
+    "passed: let through": (PASSED, {"pods": [raws.a_pod("p", node="")]}),
+    "passed: another waits": (PASSED, {"pods": [raws.a_pod("q", node="", gated=True)]}),
     "over: gone": (OVER, {}),
     "over: Succeeded": (OVER, {"vmis": [raws.a_vmi(phase="Succeeded")]}),
     "over: made anew": (OVER, {"vmis": [raws.a_vmi(uid="vmi-2")]}),
@@ -94,6 +98,11 @@ FAILS = {
         ABSENT,
         {"pods": [raws.a_pod("p", phase="Succeeded")]},
         "pod tenant-a/p is there",
+    ),
+    "passed: waits": (
+        PASSED,
+        {"pods": [raws.a_pod("p", node="", gated=True)]},
+        "pod tenant-a/p waits at the gate",
     ),
     "over: runs": (OVER, {"vmis": [raws.a_vmi()]}, "VMI tenant-a/vm is there and not ended"),
     "never: came": (

@@ -297,8 +297,15 @@ def _displaced(scene: Scene, case: _Case, claim: GPUClaim) -> Displaced:
 
 
 def _end(scene: Scene, case: _Case) -> Iterator[Change]:
-    vmi = guests.vmi_of(scene.draft.snapshot, case.item)
+    snapshot = scene.draft.snapshot
+    vmi = guests.vmi_of(snapshot, case.item)
     if vmi is not None:
+        # KubeVirt counts a VMI that goes with its launcher at the gate as a failed start, and a launcher
+        # that the watch has not shown yet may be there.
+        unseen = frozenset(
+            uid for uid in vmi.active_pods if (vmi.meta.namespace, uid) not in snapshot.pods
+        )
+        is_unsure = bool(unseen) and not vmi.started
         yield EndGuest(
             vmi=vmi.meta.key,
             uid=vmi.meta.uid,
@@ -306,6 +313,9 @@ def _end(scene: Scene, case: _Case) -> Iterator[Change]:
             node=case.trouble.node,
             cause=case.trouble.cause,
             set_id=case.item.id,
+            confirm=(confirms.NoneGated(namespace=vmi.meta.namespace, uids=unseen),)
+            if is_unsure
+            else (),
         )
 
 
