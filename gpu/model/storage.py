@@ -2,7 +2,7 @@
 
 A claim that is bound at once keeps its pod waiting until it is; one that is bound where its first pod
 goes is asked about the topologies of its class and a node chosen already. Whether a volume can be
-provisioned there, or one without a provisioner is free there, is not asked (decision 29).
+provisioned there, or one without a provisioner is free there, is not asked (decision 27).
 """
 
 from collections import Counter
