@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import contextlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any, Final
 from devcluster import errors, plane
 from gpu import keys
 from gpu.cluster import client
+from gpu.cluster import errors as api
 from gpu.objects import kinds
 
 ROOT: Final = Path(__file__).parents[1]
@@ -35,6 +37,8 @@ _CRDS = tuple(
     f"crd/{kind.resource}"
     for kind in (kinds.GPU_CLASSES, kinds.GPU_CLAIMS, kinds.GPU_NODES, kinds.GPU_BINDERS)
 )
+_SCHEMAS_READ: Final = 20.0
+"""Seconds; kube-apiserver looks for schemas that a mutating policy needs every 5 s."""
 _ASKED = "devcluster.cozystack.io/asked"
 
 
@@ -66,6 +70,27 @@ async def install(
     words = ("--install", "--create-namespace", f"--namespace={NAMESPACE}", f"--values={file}")
     await cp.helm("upgrade", RELEASE, str(CHART), *words)
     await cp.kubectl("wait", "--for=condition=Established", "--timeout=30s", *_CRDS)
+    if merged.get("claimFinalizerPolicy", {}).get("enabled", True):
+        await _claims_get_their_finalizer(cp)
+
+
+async def _claims_get_their_finalizer(cp: plane.ControlPlane) -> None:
+    """Wait until kube-apiserver knows the schema of claims: until then it has only 503 for new ones."""
+    meta = {"name": "probe", "namespace": "kube-system"}  # where no webhook of ours is asked
+    body = {"metadata": meta, "spec": {"className": "probe", "count": 1}}
+    async with cp.admin() as admin:
+        try:
+            async with asyncio.timeout(_SCHEMAS_READ):
+                while True:
+                    with contextlib.suppress(api.ServerFault, api.NotFound, api.Throttled):
+                        made = await admin.create(kinds.GPU_CLAIMS, body, dry_run=True)
+                        if keys.CLAIM_FINALIZER in made["metadata"].get("finalizers", ()):
+                            return
+                    await asyncio.sleep(0.05)
+        except TimeoutError as error:
+            raise errors.NotReadyError(
+                f"New claims get no finalizer after {_SCHEMAS_READ:.0f} s."
+            ) from error
 
 
 async def uninstall(cp: plane.ControlPlane) -> str:

@@ -23,6 +23,12 @@ def test_it_is_there_feature_on_or_off_under_the_name_that_teardown_removes(
     assert binding["spec"] == {"policyName": policy["metadata"]["name"]}
 
 
+def test_a_hoster_can_do_without_it(chart: Chart):
+    off = "claimFinalizerPolicy.enabled=false"
+    found = {one["kind"] for one in chart.render(off, served=SERVED)}
+    assert found.isdisjoint({POLICY, f"{POLICY}Binding"})
+
+
 def test_it_adds_the_finalizer_to_new_claims_alone_and_is_never_in_the_way(chart: Chart):
     spec = chart.one(POLICY, teardown.FINALIZING, served=SERVED)["spec"]
     (rule,) = spec["matchConstraints"]["resourceRules"]

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from typing import Final
+from typing import Any, Final
 
 from devcluster import chart
 from devcluster.plane import ControlPlane
@@ -15,15 +15,19 @@ KINDS: Final = (kinds.GPU_BINDERS, kinds.GPU_CLAIMS, kinds.GPU_CLASSES, kinds.GP
 
 @contextlib.asynccontextmanager
 async def installed(cp: ControlPlane) -> AsyncIterator[client.Client]:
-    """Install the chart; yields a client of the administrator once our kinds are served."""
+    """Install the chart; yields a client of the administrator once our kinds are served.
+
+    Claims come without a finalizer: there is no process to take it off.
+    """
     async with client.Client(await credentials.load(cp.kubeconfig)) as api:
-        await install(cp, api)
+        await install(cp, api, claimFinalizerPolicy={"enabled": False})
         yield api
 
 
-async def install(cp: ControlPlane, api: client.Client) -> None:
+async def install(cp: ControlPlane, api: client.Client, **values: Any) -> None:
     """Install the chart, nobody listening where it points, and wait until our kinds are served."""
-    await chart.install(cp, port=8443, values={**chart.ORDERS_WAIT, **chart.STARTS_UNJUDGED})
+    merged = {**chart.ORDERS_WAIT, **chart.STARTS_UNJUDGED, **values}
+    await chart.install(cp, port=8443, values=merged)
     async with asyncio.timeout(10):
         for kind in KINDS:
             await _served(api, kind)
