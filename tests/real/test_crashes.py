@@ -17,6 +17,8 @@ from tests.real.cutting_proxy import When, between
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(400)]
 
+# The binder's own way to put the finalizer on: more writes to be killed at.
+UNATTENDED = {**chart.UNATTENDED, "claimFinalizerPolicy": {"enabled": False}}
 UNITS = 150
 ORDERS = 200
 POINTS = 8
@@ -27,7 +29,7 @@ SURE = 6  # four finalizers and the first placements
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def site(binaries_built, tmp_path_factory):
     async with sites.opened(
-        tmp_path_factory.mktemp("crashes"), start=False, values=chart.UNATTENDED
+        tmp_path_factory.mktemp("crashes"), start=False, values=UNATTENDED
     ) as opened:
         await opened.offer("h100")
         await opened.tenant("tenant-a")

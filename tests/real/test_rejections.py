@@ -7,7 +7,7 @@ from gpu.cluster import errors
 from gpu.objects import kinds
 from tests.real import site as sites
 from tests.real.site import H100
-from tests.real.test_gates import LATE, Stage, T, hold
+from tests.real.test_gates import LATE, Stage, T, hold, now
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
@@ -118,25 +118,23 @@ async def test_pod_and_vmi_may_be_gone_at_once_and_the_leader_knows_all_the_same
     assert await stage.runs_on(other) == "n1"
 
 
-def asking(units, port):
-    """A container that wants a port of its node: the scheduler looks at that, and the binder does not."""
-    amounts = {H100: str(units)} if units else {}
-    return {
-        "name": "compute",
-        "image": "none.invalid/none",
-        "resources": {"requests": amounts, "limits": amounts},
-        "ports": [{"containerPort": port, "hostPort": port}],
-    }
+async def unschedulable(stage, vm):
+    """Say of a launcher that was let through that the scheduler finds no room, as the scheduler would."""
+
+    async def let_through():
+        return not (await stage.pod(vm))["spec"].get("schedulingGates")
+
+    await sites.until(let_through, LATE, f"launcher of {vm.name} let through")
+    told = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "none"}
+    patch = {"status": {"conditions": [told | {"lastTransitionTime": now()}]}}
+    await stage.site.admin.patch(kinds.PODS, vm.pod, patch, T, subresource="status")
 
 
 async def test_a_launcher_that_is_not_bound_in_time_is_deleted_and_its_set_goes_at_once(stage):
+    """Of what the scheduler asks and we do not; here nobody schedules it at all."""
     await hold(stage, "a", "n1")
-    spec = {"nodeName": "n1", "containers": [asking(0, 9001)]}
-    spec["automountServiceAccountToken"] = False
-    body = {"metadata": {"name": "there", "namespace": T}, "spec": spec}
-    await stage.site.admin.create(kinds.PODS, body)
-    wants = {"containers": [asking(1, 9001)]}
-    vm = await stage.start("late", held=("a",), asks=1, spec=wants)
+    vm = await stage.start("late", held=("a",), asks=1, spec={"schedulerName": "nobody"})
+    await unschedulable(stage, vm)
     await noted(stage, "a", "n1")
     await deleted(stage, vm)
     assert "had no room for the launcher in time" in await stage.told(vm, "LauncherUnschedulable")
@@ -144,7 +142,7 @@ async def test_a_launcher_that_is_not_bound_in_time_is_deleted_and_its_set_goes_
     assert used == [{"uid": vm.pod_uid, "node": "n1", "ended": True}]
     await stage.report(vm, "Failed")
     await swept(stage, vm)
-    again = await stage.start("late", held=("a",), asks=1, spec=wants)
+    again = await stage.start("late", held=("a",), asks=1)
     assert await stage.runs_on(again) == "n2"
 
 

@@ -166,7 +166,10 @@ async def test_what_a_webhook_that_was_killed_has_written_goes_by_itself(site):
         await site.make("web", [held("c"), unit(entry="more")])
 
         async def asked():
-            found = [await left(site, "c"), *[it["status"] for it in await site.of_templates()]]
+            found = [
+                await left(site, "c"),
+                *[it.get("status", {}) for it in await site.of_templates()],
+            ]
             return len(found) == 2 and all("bindRequest" in it for it in found)
 
         await sites.until(asked, vms.LATE, "the request on both claims")

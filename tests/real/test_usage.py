@@ -124,6 +124,8 @@ async def test_the_conditions_of_both_writers_stand_side_by_side(site):
         "LossesHeldBack",
         "PlansChecked",
         "RecordsKept",
+        "Enabled",
+        "HoldsNotEnforced",
     }
 
     async def all_there():
