@@ -175,6 +175,9 @@ class Run:
         # Why a start waits was told before this: it may be another reason now, or another claim's too.
         waits = {it.vmi for it in (self.course.scene.findings.waiting or {}).values()}
         self.again |= any(_uses(it, waits) for it in wanted if changes.set_of(it) in complete)
+        # What is held back for want of the guard's leave had room then; a claim bound since may have taken it.
+        is_held_back = self.course.scene.findings.sets_held_back > 0
+        self.again |= is_held_back and done.written[Place.__name__] > 0
         # Records wait for the monitor they are kept under.
         self.again |= done.written[WriteMonitor.__name__] > 0
 

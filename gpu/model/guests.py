@@ -4,6 +4,7 @@ Only pods that the VMI lists in `status.activePods` or that an attachment has re
 can write an owner reference. A pod of which nobody knows that it ended may run.
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
 from enum import StrEnum
 
@@ -12,6 +13,7 @@ from gpu.model.evidence import Witness
 from gpu.model.sets import ClaimSet
 from gpu.model.signs import Proof
 from gpu.model.snapshot import Snapshot
+from gpu.objects.claims import GPUClaim
 from gpu.objects.kubevirt import VMI
 
 
@@ -90,6 +92,21 @@ def open_pods(snapshot: Snapshot, item: ClaimSet) -> frozenset[str]:
         for uid in {*recorded, *listed}
         if not recorded.get(uid, False) and is_open(snapshot, namespace, uid)
     )
+
+
+def has_just_ended(snapshot: Snapshot, claims: Iterable[GPUClaim]) -> bool:
+    """Say whether a pod of these claims is known to have ended since the snapshot was taken.
+
+    Its units count in it still, on the node where it was: the claims may find room there in the next.
+    """
+    for claim in claims:
+        before, now = snapshot.claim(claim.key), claim.attached_to
+        if before is None or before.attached_to is None or now is None:
+            continue
+        ended = {pod.uid for pod in now.pods if pod.ended}
+        if any(pod.uid in ended and not pod.ended for pod in before.attached_to.pods):
+            return True
+    return False
 
 
 def is_open(snapshot: Snapshot, namespace: str, uid: str) -> bool:

@@ -300,6 +300,12 @@ def is_of(claim: GPUClaim, vmi: VMI) -> bool:
     )
 
 
+def in_use(start: Start) -> tuple[GateReason, ...]:
+    """Return its held claims, or that its guest may run, as what it waits for."""
+    named = (gate_reasons.ClaimInUse(ClaimName(claim.meta.name)) for claim in start.held)
+    return tuple(named) or (refusals.GuestMayRun(),)
+
+
 def still_used(draft: Draft, start: Start) -> tuple[GateReason, ...]:
     """Return its held claims that a pod from before it may use: another VM's, or an earlier run's."""
     return tuple(

@@ -20,6 +20,7 @@ from gpu.model import (
     cases,
     coverage,
     fit,
+    guests,
     reach,
     refusals,
     seats,
@@ -160,6 +161,9 @@ def _seat(gate: _Gate, start: Start, where: Reach) -> NodeName | Reasons:
         return fit.why_not(needs, draft.snapshot.nodes[name], gate.facts)
 
     seat = seats.choose(draft, start, without, why_not)
+    home = seats.home(start)
+    if home not in {None, seat} and guests.has_just_ended(draft.snapshot, start.claims):
+        return starts.in_use(start)  # the next pass comes at once, and may find room where they are
     if not isinstance(seat, tuple):
         return refused or seat
     skipped = len(without & draft.snapshot.nodes.keys())

@@ -8,6 +8,7 @@ from gpu.objects import kinds
 from gpu.objects.meta import ObjectKey
 from tests.binder import gated, raws
 from tests.binder.gated import a_start, held
+from tests.binder.interrupting import lease
 from tests.binder.rig import Rig
 from tests.fakes.cluster import Fault
 
@@ -104,6 +105,25 @@ async def test_held_claims_stay_where_they_are_and_the_launcher_comes_to_them():
     await rig.until_still()
     assert stands(rig, "a") == ("Bound", "n1", {"pod-vm": "n1"})
     assert stands(rig, "b") == ("Bound", "n1", {"pod-vm": "n1"})
+    assert pinned(rig) == "n1"
+
+
+async def test_a_start_waits_a_pass_for_units_that_its_last_launcher_has_just_given_back():
+    """In the pass that proves the end its units still count; the claims must not go elsewhere for that."""
+    rig = a_rig(
+        nodes=[raws.a_node("n1", units=2), raws.a_node("n2", units=4)],
+        claims=[held("a", count=2, **raws.attached("vm", admission="adm-a", pods={"old": "n1"}))],
+        starts=[a_start(held=("a",), asks=2)],
+    )
+    rig.store(pods=[raws.a_pod("old", node="n1", units=2)])
+    await rig.until_still()
+    await rig.cluster.delete(kinds.PODS, "old", "tenant-a")
+    await rig.until_still()
+    assert (stands(rig, "a")[1], waits(rig, "a")) == ("n1", "ClaimInUse")
+    rig.clock.advance(rig.config.grace.release_settle + 30)
+    rig.cluster.put(kinds.LEASES, lease("n1"))
+    await rig.until_still()
+    assert stands(rig, "a")[:2] == ("Bound", "n1")
     assert pinned(rig) == "n1"
 
 
