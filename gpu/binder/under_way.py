@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Protocol
 
@@ -228,15 +228,8 @@ class Run:
 
     def answers_report(self) -> PassReport:
         """Return what a pass did that only answers starts."""
-        return PassReport(
-            reading=self.reading,
-            phases=self.spent,
-            written=dict(self.written),
-            failed=tuple(self.failed),
-            aborted=self.course.aborted,
-            plan_problem=self.course.problem,
-            saved=self.saved,
-            not_saved=self.not_saved,
+        return replace(
+            self.answers_report(),
             answers=dict(self.answers),
         )
 
@@ -256,7 +249,6 @@ class Run:
             held_back=", ".join(sorted(map(str, world.unreadable_claims))),
             settings_healed=self.healed,
             again=self.again or self.met,
-            answers=dict(self.answers),
             awaits_release=release.is_awaited(world),
             pending=len(world.claims) - len(world.snapshot.holders),
             sets_held_back=self.course.scene.findings.sets_held_back,

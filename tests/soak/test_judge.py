@@ -5,22 +5,8 @@ import pytest
 from gpu.binder.report import PassReport
 from gpu.objects import kinds
 from soak import closely
-from soak.judge import Judge
 from soak.machines import Guest
-from soak.site import Site
 from tests.binder import raws
-
-
-@pytest.fixture
-def site():
-    return Site("judge")
-
-
-@pytest.fixture
-def judge(site):
-    judge = Judge(site)
-    assert judge.look() == []
-    return judge
 
 
 def put(site, name="x", units=1, node="n0", status=None, **more):

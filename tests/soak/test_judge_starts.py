@@ -6,23 +6,9 @@ from gpu.binder.report import PassReport
 from gpu.objects import kinds
 from gpu.objects.meta import ObjectKey
 from soak import closely, starts
-from soak.judge import Judge
 from soak.machines import Guest
-from soak.site import Site
 from tests.binder import raws
 from tests.soak.started import TENANT, VM, a_held, a_start, a_template, noted, pin
-
-
-@pytest.fixture
-def site():
-    return Site("judge")
-
-
-@pytest.fixture
-def judge(site):
-    judge = Judge(site)
-    assert judge.look() == []
-    return judge
 
 
 def sorts(wrong):
