@@ -228,15 +228,6 @@ class Run:
 
     def answers_report(self) -> PassReport:
         """Return what a pass did that only answers starts."""
-        return replace(
-            self.answers_report(),
-            answers=dict(self.answers),
-        )
-
-    def report(self) -> PassReport:
-        """Return what a full pass did. Runs in the thread."""
-        passes = self.passes
-        world = self.course.scene.world
         return PassReport(
             reading=self.reading,
             phases=self.spent,
@@ -246,6 +237,15 @@ class Run:
             plan_problem=self.course.problem,
             saved=self.saved,
             not_saved=self.not_saved,
+            answers=dict(self.answers),
+        )
+
+    def report(self) -> PassReport:
+        """Return what a full pass did. Runs in the thread."""
+        passes = self.passes
+        world = self.course.scene.world
+        return replace(
+            self.answers_report(),
             held_back=", ".join(sorted(map(str, world.unreadable_claims))),
             settings_healed=self.healed,
             again=self.again or self.met,
