@@ -76,16 +76,25 @@ class Oracle:
         )
 
     def covered(self, pod, resource):
-        """Units of the resource that claims attached to the pod's VM have, in whatever phase."""
+        """Units of the resource that claims, in whatever phase, account for of this pod.
+
+        Those attached to the pod's VM, and those another VM took over that have the pod on record.
+        """
         vm = self.vm_of(pod)
         return sum(
             claim.count
             for claim in self.objects["claims"]
             if vm is not None
             and claim.attached_to is not None
-            and (claim.meta.namespace, claim.attached_to.vmi) == (pod.meta.namespace, vm)
+            and claim.meta.namespace == pod.meta.namespace
+            and (claim.attached_to.vmi == vm or self.notes(claim, pod))
             and resource in self.keys_of(claim.class_name)
         )
+
+    @staticmethod
+    def notes(claim, pod):
+        """Whether the claim has recorded the pod and does not know it ended."""
+        return any(one.uid == pod.meta.uid and not one.ended for one in claim.attached_to.pods)
 
     def vm_of(self, pod):
         """By the VMI that lists the pod, else by a claim that has recorded it."""
