@@ -57,6 +57,16 @@ class Site:
         """Make a tenant; `total=4` or `h100=2` are its budgets, none leaves it unbounded."""
         declared = {f"{keys.QUOTA_PREFIX}{key}": units for key, units in quotas.items()}
         await tenants.add(self.admin, name, declared or None)
+        somebody = (f"somebody@{name}", (tenants.group(name),))
+        await self.may(*somebody, verb="create", group=keys.GROUP, resource="gpuclaims", at=name)
+
+    async def may(
+        self, user: str, groups: Sequence[str], *, verb: str, group: str, resource: str, at: str
+    ) -> None:
+        """Wait until the API server knows of a right it was given: its authorizer lags a little."""
+        asked = {"verb": verb, "group": group, "resource": resource, "namespace": at}
+        told = f"{user} may {verb} {resource} in {at}"
+        await until(lambda: allowed(self.admin, user, groups, asked), 10, told)
 
     def person(self, tenant: str, level: str = "admin") -> Client:
         """Return a client with the rights of a person of the tenant."""
@@ -157,6 +167,15 @@ class Site:
             )
             assert units <= served, f"{name} serves {served} units and holds {units}"
         return held
+
+
+async def allowed(
+    api: Client, user: str, groups: Sequence[str], attributes: Mapping[str, str]
+) -> bool:
+    """Ask the API server whether somebody may do something."""
+    review = {"spec": {"user": user, "groups": [*groups], "resourceAttributes": {**attributes}}}
+    answer = await api.create(kinds.SUBJECT_ACCESS_REVIEWS, review)
+    return bool(answer["status"]["allowed"])
 
 
 async def until(

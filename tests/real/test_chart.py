@@ -1,7 +1,7 @@
 """The chart on a real control plane: who may do what by its roles, and what outlives the release."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -19,7 +19,7 @@ from gpu.objects import kinds
 from gpu.objects.kinds import Kind
 from gpu.objects.meta import ObjectKey
 from policies import keeper, standing
-from tests.real import policy_site
+from tests.real import policy_site, site
 from tests.real.crd_rows import BASES, BOUND, merged
 from tests.real.installed import KINDS, install, installed
 
@@ -57,20 +57,15 @@ async def bind(api: client.Client, role: str, group: str) -> None:
     )
 
 
-async def allowed(api: client.Client, user: str, group: str, attributes: Mapping[str, str]) -> bool:
-    review = {"spec": {"user": user, "groups": [group], "resourceAttributes": attributes}}
-    answer = await api.create(kinds.SUBJECT_ACCESS_REVIEWS, review)
-    found: bool = answer["status"]["allowed"]
-    return found
-
-
 async def verbs(
     api: client.Client, group: str, resource: str, api_group: str, sub: str = ""
 ) -> str:
     """Return the verbs that a member of a tenant's group has in the tenant's namespace."""
     asked = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
     attributes = {"namespace": TENANT, "group": api_group, "resource": resource, "subresource": sub}
-    answers = [await allowed(api, "alice", group, {**attributes, "verb": verb}) for verb in asked]
+    answers = [
+        await site.allowed(api, "alice", [group], {**attributes, "verb": verb}) for verb in asked
+    ]
     return " ".join(verb for verb, yes in zip(asked, answers, strict=True) if yes)
 
 

@@ -48,6 +48,8 @@ async def trust(site: Site, tenant: str) -> None:
         "subjects": [{"kind": "User", "apiGroup": group, "name": f"trusted@{tenant}"}],
     }
     await site.admin.create(tenants.ROLE_BINDINGS, body)
+    user = f"trusted@{tenant}"
+    await site.may(user, (), verb="create", group="", resource="resourcequotas", at=tenant)
 
 
 async def said(attempt: Awaitable[object]) -> str:
