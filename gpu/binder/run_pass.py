@@ -137,6 +137,7 @@ class Passes:
             writer=self.writer,
             table=self.table,
             course=Course(scene=scene, ground=self._ground),
+            began=began,
             reading=self.clock.monotonic() - began,
             deletions=self.sightings.records.seen - before.records.seen,
             refused=len(refused),
@@ -223,6 +224,7 @@ class Passes:
             writer=self.writer.beside(),
             table=phases.ANSWERS,
             course=Course(scene=scene, ground=self._answers_ground),
+            began=began,
             reading=self.clock.monotonic() - began,
         )
         run.meet(met)

@@ -71,6 +71,8 @@ class Run:
     writer: ChangeWriter
     table: tuple[Phase, ...]
     course: Course
+    began: float
+    """When it began, in seconds of the monotonic clock. What ends later is not asked by this pass."""
     reading: float
     pending: dict[int, Change] = field(default_factory=dict)
     """Planned and perhaps not stored yet, by identity."""
@@ -258,22 +260,23 @@ class Run:
             rejections=len(passes.sightings.rejections.kept),
             launchers_refused=self.refused,
             quarantined=passes.quarantine.count(passes.clock.monotonic()),
-            quarantine_ends=passes.quarantine.next_end(passes.clock.monotonic()),
+            quarantine_ends=passes.quarantine.next_end(self.began),
         )
 
     def _due(self) -> float | None:
         """Return when usage records or starts are thought of again, whatever happens until then."""
-        passes, now = self.passes, self.passes.clock.now()
+        passes, looked = self.passes, self.course.scene.now
         seen = passes.sightings
         at = (
-            usage.next_look(seen.records, now),
-            seen.rejections.due(now, passes.config.grace),
-            seen.demotions.due(now),
+            usage.next_look(seen.records, looked),
+            seen.rejections.due(looked, passes.config.grace),
+            seen.demotions.due(looked),
         )
         first = min(filter(None, at), default=None)
         if first is None:
             return None
-        return passes.clock.monotonic() + max((first - now).total_seconds(), 0.0)
+        left = first - passes.clock.now()
+        return passes.clock.monotonic() + max(left.total_seconds(), 0.0)
 
 
 def _answers(wanted: Iterable[Change], complete: Iterable[str]) -> Counter[str]:

@@ -89,6 +89,27 @@ async def test_a_refused_set_is_asked_again_only_after_its_own_delay(no, expecte
     assert asked == expected
 
 
+async def test_a_delay_that_ends_while_a_pass_runs_is_due_at_once():
+    """That pass began too early to ask, and the next is told of it: not 30 s later by the resync."""
+    rig = a_rig()
+    rig.cluster.refuse(placements_of_b, NO)
+    await rig.until_still()
+    ends = (await rig.once()).quarantine_ends
+    assert ends == 5
+
+    def slow(write: Write) -> bool:
+        rig.clock.advance(0.2)
+        return False
+
+    rig.clock.advance(4.9)
+    rig.cluster.refuse(slow, NO)
+    rig.store(claims=[raws.a_claim("a3", at=6)])
+    report = await rig.once()
+    assert rig.placed()["tenant-a/a3"] == "n1"
+    assert rig.clock.monotonic() > ends
+    assert report.quarantine_ends == ends
+
+
 async def test_the_claim_says_that_its_placement_is_refused_and_by_what_words():
     rig = a_rig()
     rig.cluster.refuse(placements_of_b, NO)

@@ -71,6 +71,23 @@ async def test_one_that_is_demoted_waits_and_says_so_until_its_turn():
     assert pinned(rig, "pod-7") == "n1"
 
 
+async def test_a_turn_that_comes_while_a_pass_runs_is_due_at_once():
+    """That pass looked before it came, and a later look would not see that it is due."""
+    rig = a_rig(nodes=(raws.a_node("n1", units=4),))
+    until = rig.clock.now() + timedelta(seconds=40)
+    failing = {"tenant-a/vm": Failing(failures=4, vmi="before", until=until)}
+    rig.passes.sightings = Sightings(demotions=Demotions(failing=failing, began=True))
+    comes(rig, 7)
+    turn = (await rig.until_still())[-1].due
+    assert pinned(rig, "pod-7") is None
+    rig.clock.advance(turn - rig.clock.monotonic() - 0.1)
+    rig.cluster.refuse(lambda _: bool(rig.clock.advance(0.2)), RuntimeError("never"))
+    rig.store(claims=[raws.a_claim("other", at=9)])
+    report = await rig.once()
+    assert rig.clock.monotonic() > turn
+    assert report.due == pytest.approx(rig.clock.monotonic(), abs=0.01)
+
+
 async def test_a_demoted_start_takes_nothing_from_a_younger_one_or_a_younger_order():
     rig = a_rig(nodes=(raws.a_node("n1", units=1),))
     await fails(rig, times=3)
