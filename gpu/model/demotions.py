@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from gpu.model import coverage
+from gpu.model.promises import Promises
 from gpu.model.snapshot import Snapshot
 from gpu.objects.kubevirt import VM, VMI
 from gpu.objects.meta import ObjectKey
@@ -98,11 +99,12 @@ def observe(
     vms = {vm.meta.key: vm for vm in snapshot.given.vms}
     failing = dict(old.failing) if old.began else dict(_counted(vms.values(), now))
     runs = dict(old.runs)
+    promises = Promises(snapshot.attached)
     watched = {_key(name) for name in (*runs, *failing)}
     for vmi in snapshot.given.vmis:
         if not vmi.is_resolved or vmi.ended:
             continue
-        if vmi.meta.key in watched or _is_new(snapshot, vmi, now):
+        if vmi.meta.key in watched or _is_new(snapshot, vmi, now, promises):
             _look(vmi, runs, failing, now)
     for name, run in tuple(runs.items()):
         if _has_failed(snapshot, name, run, vms.get(_key(name))):
@@ -131,14 +133,20 @@ def _again(one: Failing, vm: VM | None, rejected: Container[str], now: datetime)
     return one if one.failures else None
 
 
-def _is_new(snapshot: Snapshot, vmi: VMI, now: datetime) -> bool:
-    """Say whether a launcher of a VMI was let through, and bound no longer ago than a guest takes to be well."""
+def _is_new(snapshot: Snapshot, vmi: VMI, now: datetime, promises: Promises) -> bool:
+    """Say whether a launcher of a VMI was let through, and bound no longer ago than a guest takes to be well.
+
+    One that a webhook pinned where its start was promised never was at the gate.
+    """
     for uid in vmi.active_pods:
         pod = snapshot.pods.get((vmi.meta.namespace, uid))
-        if pod is None or pod.term is None or coverage.is_at_gate(pod):
+        if pod is None or coverage.is_at_gate(pod):
             continue
         told = pod.scheduled
-        if pod.node is None or told is None or told.since is None or now - told.since < WELL:
+        is_long_bound = told is not None and told.since is not None and now - told.since >= WELL
+        if pod.node is not None and is_long_bound:
+            continue
+        if pod.term is not None or promises.is_kept(pod, vmi.meta.key):
             return True
     return False
 

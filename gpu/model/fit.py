@@ -5,7 +5,7 @@ required pod (anti-)affinity both ways, and what its volumes ask (`storage`). No
 which a pin leaves only one node to spread over.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Final
@@ -126,8 +126,9 @@ def facts(
     namespaces: Iterable[Namespace] = (),
     storage: Storage = _NONE,
     elsewhere: Iterable[str] = (),
+    promised: Container[PodId] = (),
 ) -> Facts:
-    """Look at one instant. A pod that is not bound counts where the leader has pinned it.
+    """Look at one instant. A pod that is not bound counts where the leader has pinned it, or promised it.
 
     A pin of somebody else does not: anybody may name a node in a pod that never runs.
     """
@@ -138,7 +139,8 @@ def facts(
         elsewhere=frozenset(elsewhere),
     )
     for pod in pods:
-        place = pod.node or (pod.pinned if pod.term is not None and not pod.gates else None)
+        is_ours = pod.term is not None or pod_units.id_of(pod) in promised
+        place = pod.node or (pod.pinned if is_ours and not pod.gates else None)
         if place is not None and pod.live:
             made._put(pod, place)  # noqa: SLF001 -- the other half of one thing
     return made

@@ -16,12 +16,12 @@ from enum import StrEnum
 from typing import Final
 
 from gpu.config import Grace
-from gpu.model import bind_requests
+from gpu.model.promises import Promises
 from gpu.model.snapshot import Snapshot
 from gpu.objects.claims import GPUClaim, RejectedNode
 from gpu.objects.meta import ObjectKey
 from gpu.objects.nodes import Node
-from gpu.objects.pods import LAUNCHER_LABEL, LAUNCHER_VALUE, MIGRATION_LABEL, Pod
+from gpu.objects.pods import Pod
 from gpu.units import NodeName
 
 MOST: Final = 1024
@@ -160,23 +160,12 @@ def _is_pinned(pod: Pod) -> bool:
     return pod.pinned is not None
 
 
-def _is_ours(snapshot: Snapshot, pod: Pod) -> bool:
+def _is_ours(snapshot: Snapshot, pod: Pod, promises: Promises) -> bool:
     """Say whether the leader has chosen the node that a pod is pinned to.
 
     It has pinned the pod, or promised its VMI that node: then a webhook has pinned it.
     """
-    if pod.term is not None:
-        return True
-    labels = pod.meta.labels
-    if labels.get(LAUNCHER_LABEL) != LAUNCHER_VALUE or MIGRATION_LABEL in labels:
-        return False
-    vm = _vm_of(snapshot, pod)
-    return any(
-        (claim.meta.namespace, claim.attached_to.vmi, claim.node) == (*vm, pod.pinned)
-        and claim.attached_to.uid in {"", pod.vmi_uid}
-        for claim in snapshot.attached
-        if claim.attached_to is not None and bind_requests.is_promised(claim)
-    )
+    return pod.term is not None or promises.is_kept(pod, _vm_of(snapshot, pod))
 
 
 def observe(old: Rejections, snapshot: Snapshot, grace: Grace, now: datetime) -> Rejections:
@@ -214,13 +203,18 @@ def _looked(snapshot: Snapshot) -> tuple[list[Pod], list[Pod]]:
     """Return the launchers that were refused, and those that are Unschedulable."""
     refused: list[Pod] = []
     waiting: list[Pod] = []
+    promises = Promises(snapshot.attached)
     for pod in snapshot.given.pods:
         if pod.pinned is None or (pod.live and pod.node is not None):
             continue
         if is_refused(pod):
-            if _is_ours(snapshot, pod):
+            if _is_ours(snapshot, pod, promises):
                 refused.append(pod)
-        elif is_unschedulable(pod) and _is_wanted(snapshot, pod) and _is_ours(snapshot, pod):
+        elif (
+            is_unschedulable(pod)
+            and _is_wanted(snapshot, pod)
+            and _is_ours(snapshot, pod, promises)
+        ):
             waiting.append(pod)
     return refused, waiting
 

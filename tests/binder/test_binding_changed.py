@@ -4,7 +4,7 @@ import pytest
 
 from gpu.binder.phases import moves
 from gpu.config import Binding, Config
-from gpu.model import guests
+from gpu.model import guests, pins
 from gpu.model.guests import Guest
 from gpu.objects import kinds, pods
 from gpu.objects.meta import ObjectKey
@@ -80,6 +80,25 @@ async def test_a_granted_vm_whose_launcher_comes_to_the_gate_makes_no_second_cla
     found = rig.claim(TPL)
     assert found["status"]["attachedTo"]["pods"] == [{"uid": "pod-vm", "node": "n1"}]
     assert [it["uid"] for it in found["metadata"]["ownerReferences"]] == ["vmi-vm"]
+
+
+@pytest.mark.parametrize("binding", Binding)
+async def test_a_launcher_that_a_webhook_pinned_takes_cpu_before_it_has_a_node(binding):
+    there = gated.a_launcher(units=1, gated=False)
+    there["spec"]["affinity"] = {
+        "nodeAffinity": {pins.REQUIRED: {"nodeSelectorTerms": pins.narrowed([{}], "n1")}}
+    }
+    there["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "60"
+    start = gated.a_start("next", units={"h100": 1}, at=1)
+    start["pods"][0]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "8"
+    rig = a_rig(
+        binding,
+        claims=[asked(TPL, answer=GRANTED)],
+        vmis=[admitted(), *start["vmis"]],
+        pods=[there, *start["pods"]],
+    )
+    await rig.until_still()
+    assert pin(rig, "pod-next") == "n2"
 
 
 @pytest.mark.parametrize("binding", Binding)

@@ -1,10 +1,16 @@
-"""Rejections of launchers that the webhook has pinned (`binding: request`): no leader's term is on them."""
+"""Launchers that the webhook has pinned (`binding: request`): no leader's term is on them, and they count as if."""
+
+from datetime import timedelta
 
 import pytest
 
+from gpu.model import demotions, fit, promises
+from gpu.model.demotions import Demotions
+from gpu.model.misfits import Cause
 from gpu.model.rejections import Why
-from tests.builders import a_claim, attachment
-from tests.model.test_rejections import VM, a_scene, look, refused, stuck
+from tests.builders import START, a_claim, a_vmi, attachment
+from tests.model.test_rejections import VM, a_scene, launcher, look, refused, stuck
+from tests.starting import a_launcher, a_machine, a_starting_vmi
 
 UID = "vmi-tenant-a-vm"
 
@@ -51,3 +57,67 @@ def test_one_that_is_not_bound_there_in_time_is_refused_too():
 )
 def test_one_that_was_promised_nothing_there_is_somebody_elses_business(claim):
     assert look(a_scene(refused(term=None), claims=[claim])).kept == ()
+
+
+OTHERS = [
+    pytest.param(promised(node="n2"), id="promised-another-node"),
+    pytest.param(promised(vmi="other"), id="of-another-vm"),
+    pytest.param(promised(uid="another"), id="of-another-start"),
+    pytest.param(a_claim("x", on="n1", attached=attachment("vm", uid=UID)), id="never-asked"),
+]
+
+
+def cpu_left(scene, *there):
+    """Why a pod that asks for the whole node is kept from it, beside launchers on their way."""
+    seen = fit.facts(
+        nodes={"n1": a_machine(amounts={"cpu": "8"})},
+        pods=there,
+        promised=promises.unbound(scene),
+    )
+    return fit.why_not(
+        fit.asked(a_launcher("next", units=0, requests={"cpu": "8"})),
+        a_machine(amounts={"cpu": "8"}),
+        seen,
+    )
+
+
+def on_its_way(**more):
+    return launcher(term=None, requests={"cpu": "1"}, **more)
+
+
+@pytest.mark.parametrize("uid", [UID, ""], ids=["adopted", "not-adopted-yet"])
+def test_one_that_has_no_node_yet_takes_cpu_where_its_vmi_was_promised(uid):
+    pod = on_its_way()
+    misfit = cpu_left(a_scene(pod, claims=[promised(uid=uid)]), pod)
+    assert (misfit.cause, misfit.what, misfit.free) == (Cause.AMOUNT, "cpu", 7000)
+
+
+@pytest.mark.parametrize("claim", OTHERS)
+def test_it_takes_none_where_it_was_promised_nothing(claim):
+    pod = on_its_way()
+    assert cpu_left(a_scene(pod, claims=[claim]), pod) is None
+
+
+def test_nor_does_one_that_only_says_that_it_is_a_launcher_of_the_vmi():
+    pod, listed = on_its_way(), a_vmi("vm", phase="Scheduling", active={})
+    assert cpu_left(a_scene(pod, claims=[promised()], vmi=listed), pod) is None
+
+
+def failed(claim):
+    """Failures of a VM whose launcher a webhook pinned, after its VMI was seen to start and then to fail."""
+    made, known = launcher(term=None, on="n1"), Demotions()
+    for second, phase in enumerate(("Scheduled", "Failed")):
+        vmi = a_starting_vmi("vm", uid=UID, phase=phase, active={"p": "n1"}, held={"x": "a"})
+        scene = a_scene(made, claims=[claim], vmi=vmi)
+        known = demotions.observe(known, scene, frozenset(), START + timedelta(seconds=second))
+    found = known.failing.get(str(VM))
+    return found.failures if found else 0
+
+
+def test_its_start_that_fails_counts_as_failed():
+    assert failed(promised()) == 1
+
+
+@pytest.mark.parametrize("claim", OTHERS)
+def test_that_of_one_that_was_promised_nothing_there_does_not(claim):
+    assert failed(claim) == 0

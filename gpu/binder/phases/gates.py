@@ -21,6 +21,7 @@ from gpu.model import (
     coverage,
     fit,
     guests,
+    promises,
     reach,
     refusals,
     seats,
@@ -96,6 +97,7 @@ def _gate(scene: Scene, found: tuple[Start, ...], waiting: dict[str, Waits]) -> 
                 scene.world.csi_nodes,
             ),
             elsewhere=scene.draft.snapshot.resources,
+            promised=promises.unbound(scene.draft.snapshot),
         ),
     )
 
