@@ -1,12 +1,24 @@
 """Control planes for real tests: one shared by the session, one of its own for a module that asks."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Generator
 
 import pytest
 import pytest_asyncio
 
 from devcluster import binaries, control_plane
 from devcluster.plane import ControlPlane
+from tests.real import told
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Function,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add the product's last words to the report of a test that failed."""
+    report = yield
+    if report.failed:
+        report.sections += [(f"log of {name}", text) for name, text in told.logs(item.funcargs)]
+    return report
 
 
 @pytest.fixture(scope="session")
