@@ -16,6 +16,7 @@ from gpu.model import (
     coverage,
     eligibility,
     gate_reasons,
+    guests,
     placement,
     refusals,
     sets,
@@ -114,7 +115,7 @@ def decide(
     """
     barred = [*case.barred, *_unknown(draft, case)]
     if where.is_tied:
-        barred.append(refusals.GuestMayRun())
+        barred += _in_use(draft, case)
     if barred:
         return Refused(tuple(dict.fromkeys(barred)))
     refused = _refused(draft, case)
@@ -176,8 +177,9 @@ def _case(asked: Asked, found: ClaimSet) -> Case:
         for claim in asked.claims
         if claim.meta.deleting
     ]
-    if any(claim.attached_to for claim in others):
-        barred.append(refusals.GuestMayRun())  # an earlier guest of the VM has not let go of it
+    barred += (  # an earlier guest of the VM has not let go of them
+        gate_reasons.ClaimInUse(ClaimName(claim.meta.name)) for claim in others if claim.attached_to
+    )
     return Case(
         asked=asked,
         along=tuple(
@@ -188,6 +190,21 @@ def _case(asked: Asked, found: ClaimSet) -> Case:
         barred=tuple(barred),
         found=found,
     )
+
+
+def _in_use(draft: Draft, case: Case) -> Iterator[GateReason]:
+    """Yield the claims that a pod of an earlier run may use; all of them where none is noted on any."""
+    noted = [
+        claim
+        for claim in case.claims
+        if claim.attached_to
+        and any(
+            not pod.ended and guests.is_open(draft.snapshot, claim.meta.namespace, pod.uid)
+            for pod in claim.attached_to.pods
+        )
+    ]
+    for claim in noted or case.claims:
+        yield gate_reasons.ClaimInUse(ClaimName(claim.meta.name))
 
 
 def _unknown(draft: Draft, case: Case) -> Iterator[GateReason]:

@@ -178,7 +178,7 @@ REFUSED = {
     "its class is unknown": ([claim("a", class_name="none")], "class none does not exist"),
     "a claim of an earlier start is not let go of": (
         [claim("a", "n1"), claim("old", "n1", asks=None, status=raws.attached("vm", uid="before"))],
-        "may still run",
+        "claim old is still used by another VM, or by an earlier run of this one",
     ),
     "a pod of an earlier start may run": (
         [
@@ -190,7 +190,7 @@ REFUSED = {
                 ),
             )
         ],
-        "may still run",
+        "claim a is still used by another VM, or by an earlier run of this one",
     ),
     "its node refused the last launcher": (
         [
