@@ -15,7 +15,7 @@ from gpu.model.usage import Kept, Standing
 from gpu.objects.meta import Condition
 from gpu.units import NodeName
 
-LOSSES_HELD_BACK: Final = "LossesHeldBack"
+LOSSES_HELD_BACK: Final = guard.CONDITION
 RECORDS_KEPT: Final = "RecordsKept"
 PLANS_CHECKED: Final = "PlansChecked"
 ENFORCED: Final = "Enforced"

@@ -20,11 +20,17 @@ from typing import Final
 from gpu import keys
 from gpu.config import Guard
 from gpu.model.sets import ClaimSet
+from gpu.objects.binders import GPUBinder
 from gpu.objects.claims import Cause, Displaced
+from gpu.objects.meta import ObjectMeta
+from gpu.objects.nodes import GPUNode
 from gpu.units import NodeName
 
 LOSSES: Final = frozenset({Cause.NODE_GONE, Cause.NODE_NOT_READY})
 """Causes that take a whole node; the sets of the first such node are never held back."""
+
+CONDITION: Final = "LossesHeldBack"
+"""Of GPUBinder: some are held back now."""
 
 _HAS_BOUND: Final = operator.attrgetter("has_bound")
 _WAS_DISPLACED: Final = operator.attrgetter("was_displaced")
@@ -148,6 +154,30 @@ def command(node: NodeName, held: str, *, inventoried: bool) -> str:
 def shown(message: str) -> frozenset[str]:
     """Return the guard ids of the commands in what GPUBinder says of losses held back."""
     return frozenset(item for found in _IDS.findall(message) for item in ids(found))
+
+
+def acknowledged(
+    binders: Iterable[GPUBinder], inventory: Iterable[GPUNode], nodes: AbstractSet[NodeName]
+) -> dict[NodeName, AbstractSet[str]]:
+    """Return the guard ids that a person acknowledged for each of these nodes, there or on GPUBinder."""
+    everywhere = frozenset[str]().union(*(_on(binder.meta) for binder in binders))
+    told = {item.name: _on(item.meta) for item in inventory if item.name in nodes}
+    return {node: told.get(node, frozenset()) | everywhere for node in nodes}
+
+
+def told(binders: Iterable[GPUBinder]) -> frozenset[str]:
+    """Return the guard ids that GPUBinder says are held back."""
+    said = (
+        shown(condition.message)
+        for binder in binders
+        for condition in binder.conditions
+        if condition.type == CONDITION and condition.status == "True"
+    )
+    return frozenset[str]().union(*said)
+
+
+def _on(found: ObjectMeta) -> frozenset[str]:
+    return ids(found.annotations.get(keys.ACKNOWLEDGE_LOST_ANNOTATION, ""))
 
 
 def _held_and_left(

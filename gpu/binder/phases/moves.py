@@ -6,82 +6,20 @@ where that is allowed and useful, and its set moves once there is evidence for i
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from enum import StrEnum
-from typing import Final, assert_never
 
-from gpu import keys
-from gpu.binder import confirms, degradation, standing
+from gpu.binder import confirms, degradation
 from gpu.binder.changes import Change, Degrade, EndGuest, How, Lose, Place
 from gpu.binder.degradation import Stage
 from gpu.binder.phase import Scene
-from gpu.config import RunningGuests
-from gpu.model import guard, guests, keeping, placement, reach, refusals, sets
-from gpu.model.guard import Leaving, Tally
+from gpu.model import departures, guard, guests, keeping, placement, refusals
+from gpu.model.departures import Deed, Departure
+from gpu.model.guard import Tally
 from gpu.model.guests import Guest
 from gpu.model.keeping import Trouble
 from gpu.model.refusals import Refusal
 from gpu.model.sets import ClaimSet
-from gpu.model.signs import Proof
 from gpu.objects.claims import Cause, Displaced, GPUClaim
-from gpu.objects.meta import ObjectMeta
 from gpu.units import NodeName
-
-_FIRST: Final = {
-    Guest.ENDING: 0,
-    Guest.OFF: 1,
-    Guest.GATED: 1,
-    Guest.PROVISIONING: 1,
-    Guest.STARTING: 2,
-    Guest.RUNNING: 3,
-}
-"""Who is served first: sets on their way keep what was found for them, running guests come last,
-since they run on when nothing is left."""
-
-
-class Deed(StrEnum):
-    """What is done with a set that its node cannot keep."""
-
-    MOVE = "Move"
-    END_GUEST = "EndGuest"
-    LOSE = "Lose"
-    WAIT = "Wait"
-    """Its pods must be known to have ended first."""
-    KEEP = "Keep"
-    """It stays where it is until something changes."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Case:
-    """A set that its node cannot keep any more, grace and all."""
-
-    item: ClaimSet
-    claims: tuple[GPUClaim, ...]
-    """Its members as they are moved: those that hold units and are not being deleted."""
-    trouble: Trouble
-    guest: Guest
-    proof: Proof | None
-    """That no pod of it may run; None while that is not known."""
-
-    @property
-    def is_on_its_way(self) -> bool:
-        """Say whether nothing lives any more that would have to be ended, and that is not proven."""
-        return self.guest not in {Guest.STARTING, Guest.RUNNING} and self.proof is None
-
-    @property
-    def leaving(self) -> Leaving:
-        """What the guard judges."""
-        trouble = self.trouble
-        return Leaving(
-            set_id=self.item.id,
-            node=trouble.node,
-            cause=trouble.cause,
-            id=guard.id_of(trouble.node, trouble.cause, trouble.since),
-            since=min(
-                filter(None, (keeping.degraded_since(self.claims), trouble.since)), default=None
-            ),
-            is_on_its_way=self.is_on_its_way,
-        )
 
 
 def changes_of(scene: Scene) -> Iterator[Change]:
@@ -93,7 +31,7 @@ def changes_of(scene: Scene) -> Iterator[Change]:
         return
     found = scene.draft.sets
     troubles = keeping.troubles(scene.draft, scene.now, scene.config.grace)
-    cases = _cases(scene, found, troubles)
+    cases = departures.in_order(scene.witness(), found, troubles) if troubles else []
     tally = _tally(scene, found, cases)
     due = {case.item.id for case in cases}
     for case in cases:
@@ -120,106 +58,25 @@ def _tell(scene: Scene, tally: Tally) -> None:
     found.guard_limit = tally.limit
 
 
-def deed(trouble: Cause, guest: Guest, running: RunningGuests, *, proven: bool, room: bool) -> Deed:
-    """Return what is done with a set: the table of docs/binding.md, "When a node cannot keep a set".
-
-    `proven`: no pod of it may run; `room`: another node has room for all of it.
-    """
-    is_cordon = trouble is Cause.NODE_CORDONED
-    match guest:
-        case Guest.RUNNING:
-            return _of_running(trouble, running, room=room)
-        case Guest.STARTING:
-            return Deed.END_GUEST if room or not is_cordon else Deed.KEEP
-        case Guest.PROVISIONING if is_cordon:
-            return Deed.KEEP  # its volumes are there, or will be: a cordon passes
-        case Guest.PROVISIONING if not proven:
-            return Deed.END_GUEST
-        case Guest.OFF | Guest.GATED | Guest.ENDING if not proven:
-            return Deed.WAIT
-        case Guest.OFF | Guest.GATED | Guest.ENDING | Guest.PROVISIONING:
-            without_room = Deed.KEEP if is_cordon else Deed.LOSE
-            return Deed.MOVE if room else without_room
-        case _:
-            assert_never(guest)
-
-
-def _of_running(trouble: Cause, running: RunningGuests, *, room: bool) -> Deed:
-    if trouble is Cause.NODE_CORDONED:
-        return Deed.KEEP
-    is_gone = trouble is Cause.NODE_GONE
-    if running is RunningGuests.KEEP:
-        return Deed.LOSE if is_gone else Deed.KEEP
-    return Deed.END_GUEST if room or is_gone else Deed.LOSE
-
-
-def _cases(scene: Scene, found: Iterable[ClaimSet], troubles: dict[str, Trouble]) -> list[_Case]:
-    """Return the sets to be acted on, in the order they are served."""
-    if not troubles:
-        return []
-    snapshot = scene.draft.snapshot
-    looking = scene.witness()
-    cases = [
-        _Case(
-            item=item,
-            claims=keeping.placed(item),
-            trouble=troubles[item.id],
-            guest=guests.of(snapshot, item),
-            proof=guests.proof(looking, item),
-        )
-        for item in found
-        if item.id in troubles and troubles[item.id].is_due(scene.now)
-    ]
-    return sorted(
-        cases,
-        key=lambda case: (
-            case.trouble.cause is Cause.NODE_CORDONED,
-            _FIRST[case.guest],
-            case.item.age,
-        ),
-    )
-
-
-def _tally(scene: Scene, found: Iterable[ClaimSet], cases: Iterable[_Case]) -> Tally:
-    binders = scene.world.binders
-    everywhere = frozenset[str]().union(*(_acknowledged(binder.meta) for binder in binders))
-    shown = [
-        guard.shown(condition.message)
-        for binder in binders
-        for condition in binder.conditions
-        if condition.type == standing.LOSSES_HELD_BACK and condition.status == "True"
-    ]
+def _tally(scene: Scene, found: Iterable[ClaimSet], cases: Iterable[Departure]) -> Tally:
     leaving = [case.leaving for case in cases]
-    left = {going.node for going in leaving}
-    told = {
-        item.name: _acknowledged(item.meta) for item in scene.world.inventory if item.name in left
-    }
+    world = scene.world
     return guard.tally(
         found,
         leaving,
         now=scene.now,
         guard=scene.config.guard,
-        acknowledged={
-            going.node: told.get(going.node, frozenset()) | everywhere for going in leaving
-        },
-        shown=frozenset[str]().union(*shown),
+        acknowledged=guard.acknowledged(
+            world.binders, world.inventory, {going.node for going in leaving}
+        ),
+        shown=guard.told(world.binders),
     )
 
 
-def _acknowledged(found: ObjectMeta) -> frozenset[str]:
-    return guard.ids(found.annotations.get(keys.ACKNOWLEDGE_LOST_ANNOTATION, ""))
-
-
-def _act(scene: Scene, case: _Case, tally: Tally) -> Iterator[Change]:
+def _act(scene: Scene, case: Departure, tally: Tally) -> Iterator[Change]:
     """Yield what becomes of one set, if the guard lets it."""
-    node = _elsewhere(scene, case)
-    does = deed(
-        case.trouble.cause,
-        case.guest,
-        scene.config.running_guests,
-        proven=case.proof is not None,
-        room=node is not None,
-    )
+    node = departures.elsewhere(scene.draft, case, scene.sightings.rejections, scene.now)
+    does = case.does(scene.config.running_guests, room=node is not None)
     stage = Stage.KEPT if does is Deed.KEEP else Stage.LEAVES
     if does not in {Deed.KEEP, Deed.WAIT} and not tally.admits(case.leaving):
         does, stage = Deed.KEEP, Stage.HELD_BACK
@@ -232,26 +89,12 @@ def _act(scene: Scene, case: _Case, tally: Tally) -> Iterator[Change]:
         case Deed.KEEP | Deed.WAIT | Deed.END_GUEST:
             yield from _mark(scene, case.item, case.trouble, stage)
     if does in {Deed.WAIT, Deed.END_GUEST} and node is not None:
-        _reserve(scene, case, node)
+        departures.reserve(scene.draft, case, node)
     if does is Deed.END_GUEST:
         yield from _end(scene, case)
 
 
-def _elsewhere(scene: Scene, case: _Case) -> NodeName | None:
-    """Return the node that has room for the whole set, of those that have not refused it lately."""
-    memory, now = scene.sightings.rejections, scene.now
-    without = reach.rejected(case.item, scene.draft.snapshot, memory, now) | {case.trouble.node}
-    return placement.choose(scene.draft, sets.wants(case.claims), without)
-
-
-def _reserve(scene: Scene, case: _Case, node: NodeName) -> None:
-    """Keep the room that a set was promised: no two guests are ended for one place."""
-    wants = placement.by_resource(scene.draft, sets.wants(case.claims))
-    for resource, units in wants.items():
-        scene.draft.ledger.reserve(node, resource, units)
-
-
-def _move(scene: Scene, case: _Case, node: NodeName) -> Iterator[Change]:
+def _move(scene: Scene, case: Departure, node: NodeName) -> Iterator[Change]:
     confirm = confirms.of(case.proof) if case.proof is not None else ()
     for claim in case.claims:
         yield scene.plan(
@@ -267,7 +110,7 @@ def _move(scene: Scene, case: _Case, node: NodeName) -> Iterator[Change]:
         )
 
 
-def _lose(scene: Scene, case: _Case) -> Iterator[Change]:
+def _lose(scene: Scene, case: Departure) -> Iterator[Change]:
     why: tuple[Refusal, ...] = (
         (refusals.GuestMayRun(),)
         if case.guest is Guest.RUNNING
@@ -285,7 +128,7 @@ def _lose(scene: Scene, case: _Case) -> Iterator[Change]:
         )
 
 
-def _displaced(scene: Scene, case: _Case, claim: GPUClaim) -> Displaced:
+def _displaced(scene: Scene, case: Departure, claim: GPUClaim) -> Displaced:
     """Return what a member says of where it was: the trouble is that of one node alone.
 
     A member held elsewhere only goes along. Its node stands, and must not seem to be lost: the guard
@@ -296,7 +139,7 @@ def _displaced(scene: Scene, case: _Case, claim: GPUClaim) -> Displaced:
     return Displaced(at=scene.now, node=node, cause=cause)
 
 
-def _end(scene: Scene, case: _Case) -> Iterator[Change]:
+def _end(scene: Scene, case: Departure) -> Iterator[Change]:
     snapshot = scene.draft.snapshot
     vmi = guests.vmi_of(snapshot, case.item)
     if vmi is not None:

@@ -3,8 +3,8 @@
 import itertools
 from pathlib import Path
 
-from gpu.binder.phases import moves
 from gpu.config import RunningGuests
+from gpu.model import departures
 from gpu.model.guests import Guest
 from gpu.objects.claims import Cause
 
@@ -43,7 +43,7 @@ def written():
 def test_the_page_says_what_the_code_does_in_every_case():
     cases = itertools.product(Guest, (True, False), RunningGuests, (True, False), COLUMNS)
     assert written() == {
-        (guest, proven, running, room, cause): moves.deed(
+        (guest, proven, running, room, cause): departures.deed(
             cause, guest, running, proven=proven, room=room
         ).value
         for guest, proven, running, room, cause in cases
