@@ -183,7 +183,7 @@ def _operation_v3(kind: Kind, action: str, identity: str, schema: str) -> Schema
     media = (*MEDIA, STREAM) if action == "list" else MEDIA
     content = dict.fromkeys(media, body)
     failed = {"application/json": {"schema": {"$ref": f"#/components/schemas/{meta.STATUS}"}}}
-    asked = {"content": {MEDIA[0]: body}, "required": True}
+    asked = {"content": dict.fromkeys(MEDIA, body), "required": True}
     return {
         **_operation(kind, action, identity),
         **({"requestBody": asked} if action == "post" else {}),
@@ -204,7 +204,7 @@ def _success(action: str, **answer: Any) -> Schema:
 def _operation_v2(kind: Kind, action: str, identity: str, schema: str) -> Schema:
     body = {"$ref": f"#/definitions/{schema}"}
     asked = {
-        "consumes": [MEDIA[0]],
+        "consumes": list(MEDIA),
         "parameters": [{"in": "body", "name": "body", "required": True, "schema": body}],
     }
     return {

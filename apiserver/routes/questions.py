@@ -1,5 +1,6 @@
 """POST of what is only asked: the body is judged by its schema, answered from a view, never stored."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -13,7 +14,7 @@ from apiserver.identity import NOBODY, User
 from apiserver.resources import base
 from apiserver.resources.base import Answers, Resource, Said
 from apiserver.routes import answers
-from apiserver.wire import bodies, negotiate, status
+from apiserver.wire import bodies, decoding, negotiate, status, warnings
 from apiserver.wire.negotiate import Subject
 from apiserver.wire.status import Unavailable
 from apiserver.wire.values import Json, JsonObject
@@ -23,7 +24,8 @@ from gpu.world import World
 from openapi import document
 
 _CREATED: Final = 201
-_JSON: Final = "application/json"
+_MUCH: Final = 16 * 1024
+"""Bytes of a body from which on it is read in a thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,36 +57,40 @@ async def serve(request: web.Request, resource: Resource, answer: Answers) -> we
     about = request[appkeys.ATTRIBUTES]
     if request.method != "POST" or about.name or (resource.namespaced and not about.namespace):
         raise status.method_not_allowed(["POST"])
-    if request.content_type not in {_JSON, "application/octet-stream"}:
-        raise status.unsupported_media_type((_JSON,))
+    media = decoding.media(request.headers.get("Content-Type"))
     view = negotiate.choose(request.headers.get("Accept"), Subject.OTHER)
     bodies.require_dry_run(request.query.get("dryRun"))
-    found = bodies.decode(await request.read())
-    warnings = _judged(request, resource, found)
+    sent = await request.read()
+    judged = partial(_judged, request, resource, sent, media)
+    # Reading much takes long, and nobody else is answered while the loop reads.
+    found, texts = await asyncio.to_thread(judged) if len(sent) > _MUCH else judged()
     said = await _answered(request, answer, about.namespace, found)
     response = answers.document(request, _document(resource, about.namespace, found, said), view)
     response.set_status(_CREATED)
-    for text in warnings:
-        response.headers.add("Warning", f'299 - "{_quoted(text)}"')
+    for line in warnings.lines(texts):
+        response.headers.add("Warning", line)
     return response
 
 
-def _judged(request: web.Request, resource: Resource, found: JsonObject) -> Sequence[str]:
-    """Return warnings about a body. Raises BadRequest or Invalid for one that cannot be answered."""
+def _judged(
+    request: web.Request, resource: Resource, sent: bytes, media: str
+) -> tuple[JsonObject, Sequence[str]]:
+    """Return a body and warnings about it. Raises BadRequest or Invalid for what is no question."""
     about, judges = request[appkeys.ATTRIBUTES], request.app[JUDGES]
+    found, doubled = decoding.decode(sent, media)
     bodies.require_type(found, resource.type)
     bodies.require_namespace(found, about.namespace)
     schema = judges.schemas[judges.names[resource.kind]]
-    fields = bodies.unknown_fields(found, schema, judges.schemas)
+    unknown = bodies.unknown_fields(found, schema, judges.schemas)
     how = request.query.get("fieldValidation")
-    warnings = bodies.judge_unknown(fields, how, resource.type)
+    texts = bodies.judge_fields(unknown, doubled, how, resource.type)
     asked = {name: value for name, value in found.items() if name not in {"metadata", "status"}}
     causes = bodies.causes(asked, judges.by_kind[resource.kind])
     if causes:
         meta = found.get("metadata")
         name = meta.get("name") if isinstance(meta, Mapping) else ""
         raise status.invalid(resource.group, resource.kind, str(name or ""), causes)
-    return warnings
+    return found, texts
 
 
 async def _answered(
@@ -128,9 +134,3 @@ def _document(
         meta["namespace"] = namespace
     kind = resource.type
     return {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": meta, **said}
-
-
-def _quoted(text: str) -> str:
-    """Escape a text for a quoted string of a header."""
-    plain = "".join(char if " " <= char <= "~" else "?" for char in text)
-    return plain.replace("\\", "\\\\").replace('"', '\\"')

@@ -1,7 +1,7 @@
-"""The body of a create: JSON to an object, and what upstream refuses or warns of before anything else."""
+"""The body of a create: what upstream refuses or warns of before anything else looks at it."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import jsonschema
 import msgspec
@@ -21,19 +21,10 @@ Schema = Mapping[str, Any]  # type: ignore[explicit-any]  # a JSON schema
 _TOLD: Final = 128
 """Characters of a value that a message quotes."""
 _MOST_CAUSES: Final = 20
+_MOST_FIELDS: Final = 100
+"""As many strict errors as upstream tells."""
 _FREE: Final = frozenset({"apiVersion", "kind", "metadata"})
 """Members of every object; of metadata clients may send more than we serve."""
-
-
-def decode(body: bytes) -> JsonObject:
-    """Read one JSON object. Raises BadRequest."""
-    try:
-        found = msgspec.json.decode(body)
-    except (msgspec.MsgspecError, RecursionError) as error:
-        raise BadRequest(f"the body of the request is no JSON: {error}") from error
-    if not isinstance(found, dict):
-        raise BadRequest("the body of the request is no JSON object")
-    return cast("JsonObject", found)
 
 
 def require_type(found: JsonObject, wanted: Type) -> None:
@@ -44,6 +35,10 @@ def require_type(found: JsonObject, wanted: Type) -> None:
             f"the object provided is unrecognized (must be of type {wanted.kind}): "
             f"it is {said[1]!s:.64} of {said[0]!s:.64}"
         )
+    for name in ("metadata", "spec"):
+        if not isinstance(found.get(name, {}), Mapping):
+            # Upstream cannot even decode such a one, so it is no 422.
+            raise BadRequest(f"{wanted.kind} cannot be read: {name} must be an object")
 
 
 def require_namespace(found: JsonObject, namespace: str) -> None:
@@ -69,15 +64,18 @@ def unknown_fields(found: JsonObject, schema: Schema, schemas: Mapping[str, Sche
     return list(_unknown(parts, schema, schemas, ""))
 
 
-def judge_unknown(fields: Sequence[str], how: str | None, kind: Type) -> list[str]:
-    """Return warnings of unknown fields, by the query's fieldValidation.
+def judge_fields(
+    unknown: Sequence[str], doubled: Sequence[str], how: str | None, kind: Type
+) -> list[str]:
+    """Return warnings of fields that are unknown or stand twice, by the query's fieldValidation.
 
-    Raises BadRequest for Strict, Invalid for a word that is none of the three.
+    Raises BadRequest for Strict, Invalid for a word that is none of the three. Not all of very many.
     """
     if how not in {None, "", IGNORE, WARN, STRICT}:
         cause = _unsupported("fieldValidation", how or "", [IGNORE, STRICT, WARN])
         raise status.invalid("meta.k8s.io", "CreateOptions", "", [cause])
-    texts = [f'unknown field "{name}"' for name in fields]
+    texts = [f'unknown field "{name}"' for name in unknown[:_MOST_FIELDS]]
+    texts += [f'duplicate field "{name}"' for name in doubled[: _MOST_FIELDS - len(texts)]]
     if how == STRICT and texts:
         raise BadRequest(
             f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: '

@@ -1,6 +1,7 @@
 """POST of an OrderReview through the real application: what is answered, and what is no question."""
 
 import asyncio
+import json
 
 import pytest
 
@@ -122,9 +123,6 @@ async def test_yaml_is_answered_to_who_asks_for_it(client):
             {"spec.className": "Invalid value: \"\": '' should be non-empty"},
             id="class-is-empty",
         ),
-        pytest.param(
-            {"spec": [1]}, {"spec": "Invalid value: [1]: must be of type object"}, id="spec-is-list"
-        ),
     ],
 )
 async def test_what_does_not_fit_the_schema_is_invalid_field_by_field(client, body, causes):
@@ -140,6 +138,8 @@ async def test_what_does_not_fit_the_schema_is_invalid_field_by_field(client, bo
         pytest.param({"kind": "Pod", **ORDER}, "must be of type OrderReview", id="kind"),
         pytest.param({"apiVersion": "v1", **ORDER}, "must be of type OrderReview", id="version"),
         pytest.param([], "no JSON object", id="list"),
+        pytest.param({"spec": [1]}, "spec must be an object", id="spec-is-list"),
+        pytest.param({"metadata": "x", **ORDER}, "metadata must be an object", id="metadata"),
         pytest.param(
             {"metadata": {"namespace": "tenant-b"}, **ORDER},
             "does not match the namespace sent on the request",
@@ -161,10 +161,46 @@ async def test_what_is_no_json_is_a_bad_request(client, data):
     assert answer.status == 400
 
 
-async def test_only_json_is_read(client):
-    headers = {"Content-Type": "application/yaml"}
-    answer = await client.post(A, data=b"spec: {}", headers=headers)
+@pytest.mark.parametrize(
+    ("said", "body"),
+    [
+        pytest.param(None, b'{"spec": {"className": "h100", "count": 2}}', id="nothing-said"),
+        pytest.param("application/json; charset=utf-8", json.dumps(ORDER).encode(), id="charset"),
+        pytest.param("application/yaml", b"spec:\n  className: h100\n  count: 2\n", id="yaml"),
+    ],
+)
+async def test_json_and_yaml_are_read_and_what_does_not_say_is_json(client, said, body):
+    headers = {"Content-Type": said} if said else None
+    skip = () if said else ("Content-Type",)
+    answer = await client.post(A, data=body, headers=headers, skip_auto_headers=skip)
+    assert (answer.status, (await answer.json())["spec"]) == (201, ORDER["spec"])
+
+
+@pytest.mark.parametrize("said", ["text/plain", "application/octet-stream"])
+async def test_a_body_of_another_type_is_not_read(client, said):
+    answer = await client.post(A, data=b"{}", headers={"Content-Type": said})
     assert answer.status == 415
+    assert "application/json, application/yaml" in (await answer.json())["message"]
+
+
+async def test_fields_that_stand_twice_are_warned_of_or_refused_as_asked(client):
+    body = b'{"spec": {"className": "h100", "count": 1, "count": 2}}'
+    headers = {"Content-Type": "application/json"}
+    warned = await client.post(A, data=body, headers=headers)
+    refused = await client.post(f"{A}?fieldValidation=Strict", data=body, headers=headers)
+    assert warned.headers["Warning"] == '299 - "duplicate field \\"spec.count\\""'
+    assert (warned.status, refused.status) == (201, 400)
+    message = (await refused.json())["message"]
+    assert message.endswith('strict decoding error: duplicate field "spec.count"')
+
+
+async def test_very_many_unknown_fields_are_not_all_told(client):
+    body = {"spec": {**ORDER["spec"], **{f"{number:0300}": 1 for number in range(1000)}}}
+    answer = await client.post(A, json=body)
+    refused = await client.post(f"{A}?fieldValidation=Strict", json=body)
+    told = answer.headers.getall("Warning")
+    assert (answer.status, len(told), max(map(len, told))) == (201, 16, 265)
+    assert (await refused.text()).count("unknown field") == 100
 
 
 @pytest.mark.parametrize(
