@@ -48,10 +48,13 @@ BINARIES: Final = (
     ),
     Binary("kube-scheduler", "kubernetes", "k8s.io/kubernetes/cmd/kube-scheduler", 0.3),
     Binary("kubectl", "kubernetes", "k8s.io/kubernetes/cmd/kubectl", 0.5),
+    Binary("informer", "kubernetes", "./informer", 0.1),
     Binary("helm", "helm", "helm.sh/helm/v4/cmd/helm", 1),
     Binary("virt-controller", "kubevirt", "kubevirt.io/kubevirt/cmd/virt-controller", 2),
     Binary("virt-api", "kubevirt", "kubevirt.io/kubevirt/cmd/virt-api", 0.3),
     Binary("kubevirt-objects", "kubevirt", "./objects", 0.1),
+    # For tests with clients of several minors; the other one is what the plane itself has.
+    Binary("kubectl-older", "kubectl", "./older", 1),
 )
 
 PATCHES: Final[Mapping[str, patched.Patch]] = {
@@ -92,19 +95,25 @@ def key(binary: Binary, go: toolchain.Go, modules: Path) -> str:
 def linker_flags(binary: Binary, module: Path) -> str:
     """Return what the linker is told: no debug data, and for some the version they report."""
     values: Mapping[str, str] = {}
-    if binary.module == "kubernetes":
-        version = version_of(module, "k8s.io/kubernetes")
-        major, minor, _ = version.removeprefix("v").split(".")
-        values = {
-            f"{_COMPONENT}.gitVersion": version,
-            f"{_COMPONENT}.gitMajor": major,
-            f"{_COMPONENT}.gitMinor": minor,
-            f"{_COMPONENT}.gitTreeState": "clean",
-            f"{_CLIENT}.gitVersion": version,
-        }
+    if binary.module == "kubectl":
+        # Libraries are v0.X.Y of what Kubernetes calls v1.X.Y.
+        values = _reported("v1" + version_of(module, "k8s.io/kubectl").removeprefix("v0"))
+    elif binary.module == "kubernetes":
+        values = _reported(version_of(module, "k8s.io/kubernetes"))
     elif binary.module == "kubevirt":
         values = {f"{_KUBEVIRT}.gitVersion": version_of(module, "kubevirt.io/kubevirt")}
     return " ".join((_STRIPPED, *(f"-X {name}={value}" for name, value in values.items())))
+
+
+def _reported(version: str) -> Mapping[str, str]:
+    major, minor, _ = version.removeprefix("v").split(".")
+    return {
+        f"{_COMPONENT}.gitVersion": version,
+        f"{_COMPONENT}.gitMajor": major,
+        f"{_COMPONENT}.gitMinor": minor,
+        f"{_COMPONENT}.gitTreeState": "clean",
+        f"{_CLIENT}.gitVersion": version,
+    }
 
 
 def version_of(module: Path, path: str) -> str:

@@ -38,6 +38,8 @@ GO_MOD = """\
 require k8s.io/kubernetes v1.37.2
 
 require kubevirt.io/kubevirt v1.8.4
+
+require k8s.io/kubectl v0.34.2
 """
 UTIL = """\
 package util
@@ -53,14 +55,15 @@ class Desk:
         self.cache = root / "cache"
         self.modules = root / "go"
         self.calls = root / "calls"
-        for name in ("etcd", "kubernetes", "helm", "kubevirt"):
+        for name in ("etcd", "kubernetes", "helm", "kubevirt", "kubectl"):
             module = self.modules / name
             module.mkdir(parents=True)
             (module / "go.mod").write_text(GO_MOD)
             (module / "go.sum").write_text("sum\n")
         self.ours = self.modules / "kubevirt" / "objects" / "main.go"
-        self.ours.parent.mkdir()
-        self.ours.write_text("package main\n")
+        for source in ("kubevirt/objects", "kubernetes/informer", "kubectl/older"):
+            (self.modules / source).mkdir()
+            (self.modules / source / "main.go").write_text("package main\n")
         self.theirs = root / "client-go" / "util" / "util.go"
         self.theirs.parent.mkdir(parents=True)
         self.theirs.write_text(UTIL)
@@ -80,9 +83,13 @@ class Desk:
         return sorted(path.name for path in self.cache.iterdir() if path.name != "build.lock")
 
 
-KUBERNETES = ["kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"]
+KUBERNETES = [
+    *("kube-apiserver", "kube-controller-manager", "kube-scheduler"),
+    *("kubectl", "informer"),
+]
 KUBEVIRT = ["virt-controller", "virt-api", "kubevirt-objects"]
-ALL = ["etcd", *KUBERNETES, "helm", *KUBEVIRT]
+OLDER = ["kubectl-older"]
+ALL = ["etcd", *KUBERNETES, "helm", *KUBEVIRT, *OLDER]
 
 
 @pytest.fixture
@@ -116,7 +123,7 @@ async def test_sources_of_later_modules_come_while_the_first_is_built(
     await desk.build()
     assert desk.built() == ALL
     fetched = desk.calls.with_suffix(".fetched").read_text().split()
-    assert [Path(line).name for line in fetched] == ["kubernetes", "helm", "kubevirt"]
+    assert [Path(line).name for line in fetched] == ["kubernetes", "helm", "kubevirt", "kubectl"]
     await desk.build()
     assert desk.calls.with_suffix(".fetched").read_text().split() == fetched
 
@@ -129,6 +136,8 @@ async def test_sources_of_later_modules_come_while_the_first_is_built(
         pytest.param("kubernetes", "go.sum", KUBERNETES, id="kubernetes-sum"),
         pytest.param("kubevirt", "go.sum", KUBEVIRT, id="kubevirt-sum"),
         pytest.param("kubevirt", "objects/main.go", KUBEVIRT[-1:], id="kubevirt-our-own-source"),
+        pytest.param("kubectl", "go.mod", OLDER, id="kubectl-mod"),
+        pytest.param("kubernetes", "informer/main.go", KUBERNETES[-1:], id="kubernetes-our-own"),
     ],
 )
 async def test_a_changed_module_rebuilds_only_its_own(
