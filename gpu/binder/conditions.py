@@ -10,8 +10,8 @@ from datetime import datetime
 from typing import Final
 
 from gpu.binder.changes import How
-from gpu.model import gate_reasons, refusals
-from gpu.model.gate_reasons import GateReason, OfClaim, OfPod, PodFitsNowhere
+from gpu.model import gate_reasons, lasting, refusals
+from gpu.model.gate_reasons import GateReason
 from gpu.model.refusals import Refusal
 from gpu.model.signs import Missing
 from gpu.objects import meta
@@ -103,7 +103,7 @@ def gated(claim: GPUClaim, reasons: tuple[GateReason, ...], now: datetime) -> St
     """Return what a Bound claim says whose VM waits at the gate, or (no reasons) does no more."""
     if not reasons:
         return Story(without(claim.conditions, WAITING), claim.reasons)
-    text = _short("its VM waits to start: " + "; ".join(map(_lasting, reasons)))
+    text = _short("its VM waits to start: " + "; ".join(map(lasting.words, reasons)))
     first = gate_reasons.code(reasons[0])
     shown = Condition(type=WAITING, status="True", reason=first, message=text)
     return Story(put(claim.conditions, shown, now), claim.reasons)
@@ -138,48 +138,6 @@ def reason_of(claim: GPUClaim, kind: str) -> str:
     """Return the reason of one of a claim's conditions; empty when it has none of that type."""
     found = meta.condition(claim.conditions, kind)
     return found.reason if found else ""
-
-
-def lasting(refusal: Refusal) -> str:
-    """Word a refusal without the numbers that change with every bind of somebody else.
-
-    What is stored must not change while the claim's own case does not: 2,000 waiting orders would
-    be written anew for each one bound. Free counts are computed on read.
-    """
-    match refusal:
-        case refusals.NoFreeUnits(name, wanted):
-            return (
-                f"{refusals.plural(wanted)} of class {name} asked, fewer are free to order: "
-                "wait until units are given back, or order no more than gpuoffers shows"
-            )
-        case refusals.NoNodeAccepts(name, wanted):
-            return (
-                f"{refusals.plural(wanted)} of class {name} asked on one node, no node has that "
-                "many free: wait until one has, or order no more than gpuoffers shows"
-            )
-        case refusals.OverBudget() if refusal.unreadable:
-            return refusals.words(refusal)
-        case refusals.OverBudget(own=True):
-            return (
-                f"{refusals.plural(refusal.wanted)} asked, less is left of budget {refusal.key} "
-                f"of {refusal.tenant}, which is {refusal.hard}: delete a claim or ask for a "
-                "larger budget"
-            )
-        case refusals.OverBudget():
-            return (
-                f"{refusals.plural(refusal.wanted)} asked, the budget of {refusal.tenant} for "
-                f"{refusal.key} leaves less to this tenant: order less, or ask its owner for more"
-            )
-        case _:
-            return refusals.words(refusal)
-
-
-def _lasting(reason: GateReason) -> str:
-    if isinstance(reason, PodFitsNowhere):
-        return gate_reasons.steady(reason)
-    if isinstance(reason, OfClaim | OfPod):
-        return gate_reasons.words(reason)
-    return lasting(reason)
 
 
 def steady(claim: GPUClaim, reasons: tuple[Refusal, ...]) -> tuple[Refusal, ...]:
@@ -247,7 +205,7 @@ def without(conditions: tuple[Condition, ...], *types: str) -> tuple[Condition, 
 def _worded(reasons: tuple[Refusal, ...]) -> tuple[tuple[str, ...], str]:
     """Return the codes and the message that are stored for reasons to wait."""
     codes = tuple(dict.fromkeys(map(refusals.code, reasons)))[:_REASONS_CAP]
-    return codes, "; ".join(map(lasting, reasons))
+    return codes, "; ".join(map(lasting.words, reasons))
 
 
 def _waits(claim: GPUClaim, codes: tuple[str, ...], message: str, now: datetime) -> Story:

@@ -16,6 +16,7 @@ from gpu.model.refusals import Refusal
 from gpu.model.snapshot import Age, Draft, Snapshot, View
 from gpu.objects.claims import GPUClaim, Phase
 from gpu.objects.classes import GPUClass
+from gpu.objects.meta import ObjectKey
 from gpu.units import ZERO, ClassName, NodeName, QuotaKey, TenantName, Units
 
 
@@ -144,6 +145,7 @@ def queued(snapshot: Snapshot, before: Age | None = None) -> Draft:
     # collection, which holds every thread while it walks all that a snapshot has.
     draft = replace(snapshot, memo=replace(snapshot.memo)).draft()
     turns.serve_lost(draft)
+    refused: dict[ObjectKey, Reasons] = {}
     for claim in waiting(snapshot):
         if before is not None and claim.age >= before:
             break
@@ -151,9 +153,11 @@ def queued(snapshot: Snapshot, before: Age | None = None) -> Draft:
         if isinstance(verdict, Accepted):
             for one in (*verdict.gathered, claim):
                 draft.bind(one, verdict.node)
+        else:
+            refused[claim.key] = verdict
     draft.count_older(before)
     if before is None:
-        snapshot.memo.queued = draft
+        snapshot.memo.queued, snapshot.memo.refused = draft, refused
     return draft
 
 

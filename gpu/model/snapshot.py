@@ -15,6 +15,7 @@ from gpu.model.indexes import Index, Indexed
 from gpu.model.ledger import Holder, Ledger
 from gpu.model.pod_units import Known, PodId, PodUnits
 from gpu.model.records import Records
+from gpu.model.refusals import Refusal
 from gpu.model.restless import Restless
 from gpu.model.sets import ClaimSet
 from gpu.model.tenancy import Tree
@@ -40,8 +41,12 @@ class Memo:
     eligible: dict[ClassName, frozenset[NodeName]] = field(default_factory=dict)
     counted: Ledger | None = None
     queued: "Draft | None" = None
+    refused: dict[ObjectKey, tuple[Refusal, ...]] = field(default_factory=dict)
+    """Of `queued`: why each order that waits on was refused when it had its turn."""
     ordered: Mapping[str, Mapping[ClassName, int]] | None = None
     """For `pools`: units of claims by namespace and class."""
+    waiters: object = None
+    """For `waiters`: everything that waits, and how its place is told."""
     records: Records = field(default_factory=Records)
     """For phase `usage`; handed on from pass to pass."""
     restless: Restless = field(default_factory=Restless)
@@ -366,14 +371,9 @@ def of(given: Objects, settings: Settings) -> Snapshot:
     resources = names.effective(by_class.values(), permitted)
     capacities = booking.capacities(by_node.values(), by_inventory, resources)
     tree = given.tree()
-    named = coverage.named(given.vms)
-    index = indexes.of(by_key, named)
-    known = Known(
-        classes=by_class,
-        resources=frozenset(resources),
-        attached=index.marked["attached"],
-        vmis=by_vmi,
-    )
+    index = indexes.of(by_key, coverage.named(given.vms))
+    attached = index.marked["attached"]
+    known = Known(classes=by_class, resources=frozenset(resources), attached=attached, vmis=by_vmi)
     units = pod_units.of(given.pods, known)
     book = ledger.empty(tree, capacities)
     booking.hold_claims(book, by_key.values(), by_class)

@@ -9,9 +9,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from gpu import keys
-from gpu.model import budgets, entry, refusals
+from gpu.model import budgets, cases, entry, refusals
 from gpu.model.refusals import Refusal
 from gpu.model.snapshot import Draft
+from gpu.model.starts import Start
 from gpu.units import ClassName, QuotaKey, ResourceName, TenantName, Units
 
 
@@ -38,6 +39,26 @@ def refused(
         *_entry(draft, tenant, wanted),
         *budgets.over_each(draft.ledger, tenant, asked),
     )
+
+
+def of_start(draft: Draft, start: Start) -> tuple[Refusal, ...]:
+    """Return what bars the units that a start would hold anew: those it holds are no order."""
+    new = start.new_units
+    if not new and not start.raw:
+        return ()
+    return (
+        *cases.no_tenant(start.tenant),
+        *_too_many(draft, new),
+        *refused(draft, start.tenant, new, start.raw),
+    )
+
+
+def _too_many(draft: Draft, wanted: Mapping[ClassName, Units]) -> Iterator[Refusal]:
+    for name, units in wanted.items():
+        offer = draft.snapshot.classes.get(name)
+        most = cases.max_count(offer) if offer else None
+        if most is not None and units > most:
+            yield refusals.OverMaxCount(name, units, most)
 
 
 def _entry(

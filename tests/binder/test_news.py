@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from gpu.binder import changes, conditions, news, results
+from gpu.binder import changes, news, results
 from gpu.binder.changes import (
     AddFinalizer,
     Attach,
@@ -24,6 +24,7 @@ from gpu.binder.changes import (
     ReportClass,
     WriteSettings,
 )
+from gpu.model import lasting
 from gpu.model.refusals import NoFreeUnits, NoNodeEligible
 from gpu.objects import binders
 from gpu.objects.claims import Attachment, Cause, Displaced, Phase
@@ -91,11 +92,11 @@ ON = "GPUClaim tenant-a/x"
         (degraded(), f"{ON} NodeCordoned!: its node is cordoned"),
         (
             Explain(claim=PENDING, refusals=(SHORT,), **AT),
-            f"{ON} NoFreeUnits!: {conditions.lasting(SHORT)}",
+            f"{ON} NoFreeUnits!: {lasting.words(SHORT)}",
         ),
         (
             Explain(claim=waiting(), refusals=(NOWHERE, SHORT), **AT),
-            f"{ON} NoNodeEligible!: {conditions.lasting(NOWHERE)}; {conditions.lasting(SHORT)}",
+            f"{ON} NoNodeEligible!: {lasting.words(NOWHERE)}; {lasting.words(SHORT)}",
         ),
         (
             ExplainRefused(claim=PENDING, words="a policy says no", **AT),

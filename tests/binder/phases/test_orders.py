@@ -7,7 +7,7 @@ import pytest
 from gpu.binder import conditions
 from gpu.binder.changes import Explain, How, Place
 from gpu.binder.phases import orders
-from gpu.model import refusals
+from gpu.model import lasting, refusals
 from gpu.objects.claims import Cause, Displaced, GPUClaim
 from gpu.objects.meta import ObjectKey
 from gpu.units import ClassName, NodeName, QuotaKey, ResourceName, TenantName, Units
@@ -247,8 +247,8 @@ def test_nothing_is_placed_while_a_claim_cannot_be_read():
 )
 def test_stored_words_hold_no_number_that_others_change(refusal, words):
     other = replace(refusal, free=Units(refusal.free + 1))
-    assert conditions.lasting(refusal) == conditions.lasting(other)
-    assert conditions.lasting(refusal).startswith(words)
+    assert lasting.words(refusal) == lasting.words(other)
+    assert lasting.words(refusal).startswith(words)
 
 
 def named(*names):
