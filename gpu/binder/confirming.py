@@ -1,9 +1,11 @@
 """What is read past the cache before a change that lets something go (domain contract 6, Release).
 
 A watch may lag; a VMI that came just now, or a pod that lives after all, must not be overlooked.
-Nothing is sent when the world has moved on: the next pass decides anew.
+Nothing is sent when the world has moved on: the next pass decides anew. What a claim holds, which only the
+leader writes, is told by the answer to its own write as well, if this pass made one.
 """
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any, Final, assert_never
 
@@ -39,22 +41,30 @@ _CONFIRMED: Final = (
 )
 
 
-async def unmet(change: Change, api: Writer) -> str:
+Stored = Callable[[ObjectKey], dict[str, Any] | None]
+"""A claim as this pass stored it, if it did."""
+
+
+def _nothing(_: ObjectKey) -> None:
+    """Nothing was stored."""
+
+
+async def unmet(change: Change, api: Writer, stored: Stored = _nothing) -> str:
     """Return why the change must not be sent now; empty when all it relies on holds.
 
     Raises what the Writer raises when something cannot be read.
     """
     if isinstance(change, _CONFIRMED):
         for confirm in change.confirm:
-            if words := await _unmet(confirm, api):
+            if words := await _unmet(confirm, api, stored):
                 return words
     return ""
 
 
-async def _unmet(confirm: Confirm, api: Writer) -> str:
+async def _unmet(confirm: Confirm, api: Writer, stored: Stored) -> str:
     """Return why it does not hold. What cannot be read proves nothing, and must not end the pass."""
     try:
-        return await _asked(confirm, api)
+        return await _asked(confirm, api, stored)
     except DecodeError as error:
         return f"{_object(confirm)} cannot be read: {error}"
 
@@ -75,7 +85,7 @@ def _object(confirm: Confirm) -> str:
             assert_never(confirm)
 
 
-async def _asked(confirm: Confirm, api: Writer) -> str:
+async def _asked(confirm: Confirm, api: Writer, stored: Stored) -> str:
     match confirm:
         case confirms.PodsEnded() | confirms.PodsAbsent() | confirms.NoneGated():
             return await _pods_there(api, confirm)
@@ -86,7 +96,7 @@ async def _asked(confirm: Confirm, api: Writer) -> str:
         case confirms.NodeOff() | confirms.NodeLooked():
             return await _not_off(api, confirm)
         case confirms.ClaimsHeld():
-            return await _not_held(api, confirm)
+            return await _not_held(api, confirm, stored)
         case confirms.Refused():
             return await _not_refused(api, confirm)
         case _:
@@ -156,9 +166,10 @@ async def _not_looked(api: Writer, confirm: confirms.NodeLooked) -> str:
     return ""
 
 
-async def _not_held(api: Writer, confirm: confirms.ClaimsHeld) -> str:
+async def _not_held(api: Writer, confirm: confirms.ClaimsHeld, stored: Stored) -> str:
     for name in confirm.claims:
-        raw = await _find(api, GPU_CLAIMS, ObjectKey(confirm.namespace, name))
+        key = ObjectKey(confirm.namespace, name)
+        raw = stored(key) or await _find(api, GPU_CLAIMS, key)
         claim = claims.decode(raw) if raw is not None else None
         if claim is None or (claim.phase, claim.node) != (Phase.BOUND, confirm.node):
             return f"claim {name} is not held on node {confirm.node}"

@@ -91,6 +91,8 @@ class Run:
     """Uids of claims whose usage record was stored in this pass."""
     remade: set[str] = field(default_factory=set)
     """Of them those that are being deleted and had none."""
+    told: Container[ObjectKey] = ()
+    """VMs at the gate of which an earlier phase said why they wait."""
     healed: str = ""
     saved: str = ""
     not_saved: str = ""
@@ -174,9 +176,9 @@ class Run:
         # The usage record of a claim that was made now needs its uid.
         self.again |= done.written[CreateClaim.__name__] > 0
         self.again |= any(_frees(it) for it in wanted if changes.set_of(it) in complete)
-        # Why a start waits was told before this: it may be another reason now, or another claim's too.
-        waits = {it.vmi for it in (self.course.scene.findings.waiting or {}).values()}
-        self.again |= any(_uses(it, waits) for it in wanted if changes.set_of(it) in complete)
+        self.again |= any(_uses(it, self.told) for it in wanted if changes.set_of(it) in complete)
+        # Why a start waits is told from now on: what follows may make it another reason, or another claim's too.
+        self.told = {it.vmi for it in (self.course.scene.findings.waiting or {}).values()}
         # What is held back for want of the guard's leave had room then; a claim bound since may have taken it.
         is_held_back = self.course.scene.findings.sets_held_back > 0
         self.again |= is_held_back and done.written[Place.__name__] > 0

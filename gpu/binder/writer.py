@@ -48,15 +48,16 @@ class ChangeWriter:
     view: FreshView
     fence: Fence
     write_timeout: float
-    _versions: dict[tuple[Kind, ObjectKey], str] = field(default_factory=dict)
+    _answers: dict[tuple[Kind, ObjectKey], Body] = field(default_factory=dict)
+    """Of this pass, as far as nothing is in doubt since: each is what its object was when it was stored."""
 
     def beside(self) -> "ChangeWriter":
-        """Return a writer for a pass beside this one's: under the same fence, with its own versions."""
-        return replace(self, _versions={})
+        """Return a writer for a pass beside this one's: under the same fence, with its own answers."""
+        return replace(self, _answers={})
 
     def begin(self) -> None:
         """Start a pass: its World holds all answers so far."""
-        self._versions.clear()
+        self._answers.clear()
 
     async def perform(self, change: Change) -> Failure | None:
         """Write one change; None when it was stored.
@@ -69,7 +70,7 @@ class ChangeWriter:
         sent = False
         try:
             async with asyncio.timeout(limit):
-                unmet = await confirming.unmet(change, self.api)
+                unmet = await confirming.unmet(change, self.api, self._claims)
                 if unmet:
                     return Failure(Outcome.STALE, unmet)
                 sent = True
@@ -92,10 +93,16 @@ class ChangeWriter:
             return self._failed(target, Failure(outcome, str(error)))
         if answer is not None:
             self.view.wrote(target.kind, answer)
-            self._versions[target.kind, target.key] = answer["metadata"]["resourceVersion"]
+            self._answers[target.kind, target.key] = answer
         return None
 
+    def _claims(self, key: ObjectKey) -> Body | None:
+        """Return a claim as this pass has stored it; None when it has not, or that is in doubt."""
+        return self._answers.get((GPU_CLAIMS, key))
+
     def _failed(self, target: Target, failure: Failure) -> Failure:
+        if failure.outcome is not Outcome.REFUSED:
+            self._answers.pop((target.kind, target.key), None)
         match failure.outcome:
             case Outcome.CONFLICT:
                 self.view.doubt(target.kind, target.key)
@@ -229,4 +236,5 @@ class ChangeWriter:
         )
 
     def _version(self, kind: Kind, key: ObjectKey, decided_on: str) -> str:
-        return self._versions.get((kind, key), decided_on)
+        answer = self._answers.get((kind, key))
+        return answer["metadata"]["resourceVersion"] if answer else decided_on

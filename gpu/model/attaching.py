@@ -125,6 +125,14 @@ def noted(
     )
 
 
+def adds_only(found: Attachment, noted: Attachment, vmi: VMI, launcher: str) -> bool:
+    """Say whether all that is to be noted is the VMI's uid and one launcher of it, not bound yet."""
+    if found.uid not in {"", vmi.meta.uid}:
+        return False
+    here = AttachedPod(uid=launcher, node=NodeName(""))
+    return noted == replace(found, uid=vmi.meta.uid, pods=(*found.pods, here))
+
+
 def _known(attachment: Attachment, vmi: VMI | None) -> Iterator[AttachedPod]:
     yield from attachment.pods
     recorded = {pod.uid for pod in attachment.pods}

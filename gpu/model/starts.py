@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from gpu import keys
-from gpu.model import gate_reasons, guests, refusals, sets
+from gpu.model import attaching, gate_reasons, guests, refusals, sets
 from gpu.model.gate_reasons import GateReason
 from gpu.model.sets import ClaimSet
 from gpu.model.snapshot import Age, Draft
@@ -131,11 +131,11 @@ def requested_claim_name(
 
 def waiting(draft: Draft) -> tuple[Start, ...]:
     """Return every start that waits, oldest first; those with something Lost before all others."""
-    gated = _gated(draft)
-    if not gated:
+    found_gated = gated(draft)
+    if not found_gated:
         return ()
     by_vm: dict[ObjectKey, ClaimSet] = {item.vm: item for item in draft.sets if item.vm}
-    found = (_start(draft, vmi, pod, by_vm.get(vmi.meta.key)) for vmi, pod in gated)
+    found = (_start(draft, vmi, pod, by_vm.get(vmi.meta.key)) for vmi, pod in found_gated)
     return tuple(
         sorted(
             found,
@@ -161,7 +161,7 @@ def is_launcher(pod: Pod) -> bool:
     )
 
 
-def _gated(draft: Draft) -> list[tuple[VMI, Pod]]:
+def gated(draft: Draft) -> list[tuple[VMI, Pod]]:
     """Return the launchers at the gate, one of each VMI, with their VMIs."""
     by_vmi: dict[str, tuple[VMI, Pod]] = {}
     for pod in draft.snapshot.given.pods:
@@ -236,11 +236,7 @@ def _held(draft: Draft, vmi: VMI, barred: list[GateReason]) -> Iterator[GPUClaim
         if claim is None:
             barred.append(gate_reasons.ClaimMissing(name))
             continue
-        attachment = claim.attached_to
-        if attachment is None or (attachment.vmi, attachment.uid) != (
-            vmi.meta.name,
-            vmi.meta.uid,
-        ):
+        if not _is_its_own(claim, vmi):
             barred.append(gate_reasons.ClaimInUse(name))
             continue
         if claim.meta.deleting:
@@ -248,6 +244,16 @@ def _held(draft: Draft, vmi: VMI, barred: list[GateReason]) -> Iterator[GPUClaim
         elif claim.phase is Phase.PENDING:
             barred.append(gate_reasons.ClaimPending(name))
         yield claim
+
+
+def _is_its_own(claim: GPUClaim, vmi: VMI) -> bool:
+    """Say whether a claim is attached to the very VMI: by its uid, or by its id while it has no uid."""
+    found = claim.attached_to
+    if found is None or found.vmi != vmi.meta.name:
+        return False
+    if found.uid:
+        return found.uid == vmi.meta.uid
+    return bool(found.admission) and attaching.is_user(claim, vmi)
 
 
 def _templates(

@@ -1,9 +1,11 @@
 """Attachments: adopt the VMI that came, note its pods and their ends, let go of one that is over.
 
 Claims that are being deleted are the business of phase `release`, which runs whatever happens here.
+A launcher that waits at our gate is noted by phase `gates`, in the write that names its node too:
+nothing but the leader lets it through, and that only once the note is stored.
 """
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -58,9 +60,16 @@ def _of_sets(scene: Scene, restless: Container[ObjectKey]) -> Iterator[Change]:
         scene.config.grace,
         scene.now,
     )
+    # Phase gates looks at nothing while a claim cannot be read.
+    at_gate = {} if scene.world.unreadable_claims else _at_gate(scene)
     for item in scene.draft.sets:
         if any(claim.key in restless for claim in item.claims) and not scene.leaves_alone(item.id):
-            yield from _of_set(scene, looking, item)
+            yield from _of_set(scene, looking, item, at_gate)
+
+
+def _at_gate(scene: Scene) -> dict[str, str]:
+    """Return uids of the launchers that phase `gates` looks at in this pass, by uid of their VMI."""
+    return {vmi.meta.uid: pod.meta.uid for vmi, pod in starts.gated(scene.draft)}
 
 
 @dataclass(slots=True)
@@ -71,6 +80,8 @@ class _Use:
     uid: str
     vmi: VMI | None
     claims: list[tuple[GPUClaim, Attachment]] = field(default_factory=list)
+    launcher: str = ""
+    """Uid of its pod that waits at the gate, where phase `gates` looks at it."""
 
     @property
     def all(self) -> list[GPUClaim]:
@@ -82,7 +93,9 @@ class _Use:
         return [(claim, found) for claim, found in self.claims if not claim.meta.deleting]
 
 
-def _of_set(scene: Scene, looking: Witness, item: ClaimSet) -> Iterator[Change]:
+def _of_set(
+    scene: Scene, looking: Witness, item: ClaimSet, at_gate: Mapping[str, str]
+) -> Iterator[Change]:
     uses: dict[str, _Use] = {}
     for claim in item.claims:
         found = claim.attached_to
@@ -94,6 +107,7 @@ def _of_set(scene: Scene, looking: Witness, item: ClaimSet) -> Iterator[Change]:
         uses.setdefault(uid, _Use(key, uid, vmi)).claims.append((claim, found))
     for use in uses.values():
         if use.vmi is not None and not use.vmi.ended:
+            use.launcher = at_gate.get(use.vmi.meta.uid, "")
             yield from _living(scene, looking, use, use.vmi, item.id)
         elif use.uid:
             yield from _over(scene, looking, use, item.id)
@@ -111,7 +125,12 @@ def _living(scene: Scene, looking: Witness, use: _Use, vmi: VMI, set_id: SetId) 
         relied = confirms.of(look.proof_of(ended))
     for claim, found in use.ours:
         noted = attaching.noted(looking.snapshot, claim, vmi, ended)
-        if noted is not None and noted != found:
+        left_to_gates = (
+            noted is not None
+            and claim.meta.name in vmi.admissions
+            and attaching.adds_only(found, noted, vmi, use.launcher)
+        )
+        if noted is not None and noted != found and not left_to_gates:
             yield scene.plan(
                 Attach(claim=claim, attachment=noted, at=scene.now, set_id=set_id, confirm=relied)
             )

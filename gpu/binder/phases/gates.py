@@ -5,7 +5,7 @@ stored before the next is sent, the pin last: cut off anywhere, the next pass go
 stored. A pod that has to wait stays at the gate, which costs nothing; it is never deleted.
 """
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field, replace
 
 from gpu import keys
@@ -16,8 +16,8 @@ from gpu.binder.phase import Scene, Waits
 from gpu.binder.start_changes import CreateClaim, ExplainGated, Pin
 from gpu.config import RawPlacement
 from gpu.model import (
+    attaching,
     booking,
-    cases,
     coverage,
     fit,
     guests,
@@ -156,7 +156,7 @@ def _seat(gate: _Gate, start: Start, where: Reach) -> NodeName | Reasons:
     else:
         gate.ahead.of(_age(gate.scene, start))
     without = where.without | gate.scene.sightings.rejections.of(start.key)
-    refused = _refused(gate.scene, start)
+    refused = template_units.of_start(draft, start)
     needs = fit.asked(start.pod)
 
     def why_not(name: NodeName) -> Misfit | None:
@@ -171,26 +171,6 @@ def _seat(gate: _Gate, start: Start, where: Reach) -> NodeName | Reasons:
     skipped = len(without & draft.snapshot.nodes.keys())
     told = (*refused, *seat, *((NodesRefused(skipped),) if skipped else ()))
     return tuple(dict.fromkeys(told))
-
-
-def _refused(scene: Scene, start: Start) -> Reasons:
-    """Return what bars the units that it would hold anew: those it holds are no order."""
-    new = start.new_units
-    if not new and not start.raw:
-        return ()
-    return (
-        *cases.no_tenant(start.tenant),
-        *_too_many(scene, new.items()),
-        *template_units.refused(scene.draft, start.tenant, new, start.raw),
-    )
-
-
-def _too_many(scene: Scene, wanted: Iterable[tuple[ClassName, Units]]) -> Iterator[GateReason]:
-    for name, units in wanted:
-        offer = scene.draft.snapshot.classes.get(name)
-        most = cases.max_count(offer) if offer else None
-        if most is not None and units > most:
-            yield refusals.OverMaxCount(name, units, most)
 
 
 # What is written.
@@ -311,12 +291,23 @@ def _waits(gate: _Gate, start: Start, reasons: Reasons) -> Iterator[Change]:
     for claim in start.templates:
         if claim.phase is Phase.PENDING and not claim.meta.deleting:
             yield DeleteClaim(claim=claim, set_id=start.set_id)
+    yield from _noted(scene, start)
     for claim in start.claims:
         if claim.phase is not Phase.BOUND or claim.attached_to is None:
             continue
         gate.told.add(claim.key)
         if not conditions.says(claim, conditions.gated(claim, reasons, scene.now)):
             yield scene.plan(_explain(scene, claim, reasons, start.set_id))
+
+
+def _noted(scene: Scene, start: Start) -> Iterator[Change]:
+    """Note the VMI and its launcher, which phase `attachments` has left to this one."""
+    for claim in start.held:
+        noted = attaching.noted(scene.draft.snapshot, claim, start.vmi)
+        if noted is not None and noted != claim.attached_to and not claim.meta.deleting:
+            yield scene.plan(
+                Attach(claim=claim, attachment=noted, at=scene.now, set_id=start.set_id)
+            )
 
 
 def _quiet(scene: Scene, told: Container[ObjectKey]) -> Iterator[Change]:
