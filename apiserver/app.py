@@ -6,6 +6,7 @@ from aiohttp import web
 
 from apiserver import appkeys, middleware
 from apiserver.appkeys import Services
+from apiserver.lanes import Lane
 from apiserver.resources import RESOURCES
 from apiserver.routes import admission, discovery, health, objects, openapi, questions
 
@@ -53,6 +54,10 @@ def build(services: Services) -> web.Application:
     app = web.Application(middlewares=middleware.ORDER, client_max_size=BODY_LIMIT)
     app[appkeys.SERVICES] = services
     app[appkeys.RESOURCES] = {(one.group, one.version, one.plural): one for one in resources}
+    app[appkeys.LANES] = {
+        "readOnly": Lane(services.limits.reading, share=services.limits.share),
+        "mutating": Lane(services.limits.mutating, share=services.limits.share),
+    }
     app[discovery.DOCUMENTS] = discovery.build(resources)
     app[openapi.DOCUMENTS] = openapi.build()
     app[questions.JUDGES] = questions.build()

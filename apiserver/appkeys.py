@@ -10,6 +10,7 @@ from multidict import CIMultiDictProxy
 
 from apiserver.checks import Health
 from apiserver.identity import User
+from apiserver.lanes import Lane
 from apiserver.metrics import Metrics
 from apiserver.projection import Projection
 from apiserver.resources.base import Resource
@@ -54,6 +55,8 @@ class Limits:
 
     reading: int = 400
     mutating: int = 200
+    share: float = 0.5
+    """The part of those that one user may have at a time."""
     seconds: float = 60.0
     """A request that is not a watch is answered within this, or with 504."""
     write: float = 15.0
@@ -88,6 +91,9 @@ class Services:
 SERVICES: Final = web.AppKey("services", Services)
 RESOURCES: Final = web.AppKey("resources", Mapping[tuple[str, str, str], Resource])
 """By group, version and plural."""
+
+LANES: Final = web.AppKey("lanes", Mapping[str, Lane])
+"""By kind of request, as metrics name it: readOnly, mutating."""
 
 USER: Final = web.RequestKey("user", User)
 ATTRIBUTES: Final = web.RequestKey("attributes", Attributes)

@@ -22,6 +22,7 @@ from multidict import CIMultiDictProxy
 from apiserver import tls
 from apiserver.authz import Reviewer
 from apiserver.identity import NOBODY, User
+from apiserver.request_metrics import RequestMetrics
 from apiserver.trust import Proxy, Trust
 from apiserver.verdicts import Verdicts
 from apiserver.wire.status import Forbidden, Unauthorized
@@ -62,7 +63,9 @@ class Authenticator:
         *,
         audiences: tuple[str, ...] = (),
         deadlines: Deadlines | None = None,
+        metrics: RequestMetrics | None = None,
     ) -> None:
+        self._metrics = metrics
         self._trust = trust
         self._reviewer = reviewer
         self._now = now
@@ -92,6 +95,9 @@ class Authenticator:
             if user is not None:
                 return user
         if peer is not None and peer.user is not None:
+            if self._metrics is not None:
+                left = (peer.until - self._now()).total_seconds()
+                self._metrics.client_certificates.observe(left)
             return peer.user
         token = headers.get("Authorization", "")
         if token[: len(_BEARER)].lower() == _BEARER:
@@ -135,7 +141,7 @@ class Authenticator:
         async with asyncio.timeout(self._deadlines.review):
             for attempt in range(1, self._deadlines.attempts + 1):
                 try:
-                    answer = await self._reviewer.create(TOKEN_REVIEWS, body)
+                    answer = await self._asked(body)
                     return token_user(answer["status"], self._audiences)
                 except Exception:
                     if attempt == self._deadlines.attempts:
@@ -143,6 +149,18 @@ class Authenticator:
                 await asyncio.sleep(pause)
                 pause *= self._deadlines.growth
         return None
+
+    async def _asked(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        loop = asyncio.get_running_loop()
+        begun, code = loop.time(), "<error>"
+        try:
+            answer = await self._reviewer.create(TOKEN_REVIEWS, body)
+            code = "201"
+            return answer
+        finally:
+            if self._metrics is not None:
+                self._metrics.token_reviews.labels(code).inc()
+                self._metrics.token_review_seconds.labels(code).observe(loop.time() - begun)
 
 
 def judge(trust: Trust, presented: tuple[bytes, ...], now: datetime) -> _Peer:

@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple, Protocol
 import structlog
 
 from apiserver.identity import User
+from apiserver.request_metrics import RequestMetrics
 from apiserver.verdicts import Verdicts
 from apiserver.wire import status
 from apiserver.wire.attributes import Attributes
@@ -37,10 +38,17 @@ class Authorizer:
     """Asks whether a user may do something; remembers the answer for seconds."""
 
     def __init__(
-        self, reviewer: Reviewer, *, seconds: float = 10.0, most: int = 8192, deadline: float = 10.0
+        self,
+        reviewer: Reviewer,
+        *,
+        seconds: float = 10.0,
+        most: int = 8192,
+        deadline: float = 10.0,
+        metrics: RequestMetrics | None = None,
     ) -> None:
         self._reviewer = reviewer
         self._deadline = deadline
+        self._metrics = metrics
         self._verdicts: Verdicts[tuple[User, Attributes], Verdict] = Verdicts(
             seconds=seconds, most=most
         )
@@ -60,8 +68,18 @@ class Authorizer:
             raise refusal(user, attributes, verdict.reason)
 
     async def _ask(self, user: User, attributes: Attributes) -> Verdict:
-        async with asyncio.timeout(self._deadline):
-            answer = await self._reviewer.create(SUBJECT_ACCESS_REVIEWS, review(user, attributes))
+        loop = asyncio.get_running_loop()
+        begun, code = loop.time(), "<error>"
+        try:
+            async with asyncio.timeout(self._deadline):
+                answer = await self._reviewer.create(
+                    SUBJECT_ACCESS_REVIEWS, review(user, attributes)
+                )
+            code = "201"
+        finally:
+            if self._metrics is not None:
+                self._metrics.access_reviews.labels(code).inc()
+                self._metrics.access_review_seconds.labels(code).observe(loop.time() - begun)
         found = answer["status"]
         allowed = found.get("allowed") is True and found.get("denied") is not True
         return Verdict(allowed, str(found.get("reason") or ""))

@@ -23,6 +23,15 @@ class User:
         """Say whether authorization lets the user do everything."""
         return MASTERS in self.groups
 
+    @property
+    def sort(self) -> str:
+        """Which sort of caller it is, for metrics: anonymous, serviceaccount, system or other."""
+        if self.name == ANONYMOUS:
+            return "anonymous"
+        if self.name.startswith("system:serviceaccount:"):
+            return "serviceaccount"
+        return "system" if self.name.startswith("system:") else "other"
+
     def authenticated(self) -> "User":
         """Add the group every authenticated user is in."""
         if AUTHENTICATED in self.groups or self.name == ANONYMOUS:

@@ -1,23 +1,20 @@
-"""Every counter, gauge and histogram, declared once, and the text exposition."""
+"""Every counter, gauge and histogram, declared once, and the text exposition; those of requests are apart."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.exposition import choose_encoder
 
+from apiserver import request_metrics
 from apiserver.claim_times import ClaimTimes
+from apiserver.request_metrics import RequestMetrics
 
-_LATENCY: Final = (
-    0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0,
-    8.0, 10.0, 15.0, 20.0, 30.0, 45.0, 60.0,
-)  # fmt: skip
 _PASS: Final = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 _ADMISSION: Final = (
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 10.0,
 )  # fmt: skip
 _LAG: Final = (0.001, 0.002, 0.005, 0.01, 0.015, 0.02, 0.03, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
-_REQUEST: Final = ("verb", "group", "version", "resource", "subresource", "scope", "component")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,17 +22,11 @@ class Metrics:
     """The product's metrics over one registry; build it with `create`."""
 
     registry: CollectorRegistry
-    requests: Counter
-    request_seconds: Histogram
-    long_running: Gauge
-    in_flight: Gauge
-    watch_events: Counter
+    served: RequestMetrics
     admissions: Counter
     admission_seconds: Histogram
-    terminations: Counter
     tls_reload_errors: Counter
     trust_errors: Counter
-    authentications: Counter
     client_requests: Counter
     client_seconds: Histogram
     leader: Gauge
@@ -64,7 +55,6 @@ class Metrics:
     plans_refused: Counter
     starts_answered: Counter
     events: Counter
-    checks: Gauge = field(repr=False)
 
 
 def create() -> Metrics:
@@ -75,37 +65,7 @@ def create() -> Metrics:
     registry.register(times)
     return Metrics(
         registry=registry,
-        requests=Counter(
-            "apiserver_request_total",
-            "Requests by verb, resource, scope and code.",
-            (*_REQUEST, "dry_run", "code"),
-            registry=registry,
-        ),
-        request_seconds=Histogram(
-            "apiserver_request_duration_seconds",
-            "Response latency of requests that are not long-running, in seconds.",
-            (*_REQUEST, "dry_run"),
-            registry=registry,
-            buckets=_LATENCY,
-        ),
-        long_running=Gauge(
-            "apiserver_longrunning_requests",
-            "Open watches.",
-            _REQUEST,
-            registry=registry,
-        ),
-        in_flight=Gauge(
-            "apiserver_current_inflight_requests",
-            "Requests being answered, without watches.",
-            ("request_kind",),
-            registry=registry,
-        ),
-        watch_events=Counter(
-            "apiserver_watch_events_total",
-            "Watch events sent.",
-            ("group", "version", "resource"),
-            registry=registry,
-        ),
+        served=request_metrics.create(registry),
         admissions=Counter(
             "cozystack_gpu_admission_reviews_total",
             "Admission reviews by webhook and outcome: allowed, refused, unavailable, failed.",
@@ -119,12 +79,6 @@ def create() -> Metrics:
             registry=registry,
             buckets=_ADMISSION,
         ),
-        terminations=Counter(
-            "apiserver_request_terminations_total",
-            "Requests ended by the server itself: too many, or too slow a reader.",
-            ("code",),
-            registry=registry,
-        ),
         tls_reload_errors=Counter(
             "cozystack_gpu_serving_certificate_reload_errors_total",
             "Serving certificates that could not be read; the one before stays in use.",
@@ -133,12 +87,6 @@ def create() -> Metrics:
         trust_errors=Counter(
             "cozystack_gpu_authentication_config_errors_total",
             "Reads of extension-apiserver-authentication that failed; the last good one stays.",
-            registry=registry,
-        ),
-        authentications=Counter(
-            "authentication_attempts_total",
-            "Authentications by result.",
-            ("result",),
             registry=registry,
         ),
         client_requests=Counter(
@@ -152,7 +100,7 @@ def create() -> Metrics:
             "Latency of requests to kube-apiserver, in seconds.",
             ("verb", "host"),
             registry=registry,
-            buckets=_LATENCY,
+            buckets=request_metrics.LATENCY,
         ),
         leader=Gauge(
             "leader_election_master_status",
@@ -290,12 +238,6 @@ def create() -> Metrics:
             "cozystack_gpu_events_total",
             "Kubernetes Events by what became of them: written or dropped.",
             ("result",),
-            registry=registry,
-        ),
-        checks=Gauge(
-            "kubernetes_healthcheck",
-            "1 while a health check passes.",
-            ("name", "type"),
             registry=registry,
         ),
     )

@@ -4,6 +4,7 @@ Outermost first: `observe`, `answer_errors`, `identify`, `bound`, `authorize`.
 """
 
 import asyncio
+import contextlib
 import re
 import ssl
 import uuid
@@ -12,10 +13,12 @@ from typing import Final
 import structlog
 from aiohttp import web
 from aiohttp.typedefs import Handler
+from multidict import CIMultiDictProxy
 
 from apiserver import appkeys
+from apiserver.appkeys import Services
 from apiserver.identity import User
-from apiserver.wire import attributes, options, status
+from apiserver.wire import attributes, bodies, options, status
 from apiserver.wire.attributes import Attributes
 from apiserver.wire.status import Forbidden, StatusError, TimedOut, TooManyRequests
 from apiserver.wire.values import json_line
@@ -24,6 +27,8 @@ NO_CACHE: Final = "no-cache, private"
 ADMISSION: Final = "/admission/"
 _COMPONENT: Final = "cozystack-gpu"
 _MOST_ID: Final = 64
+_GONE: Final = 499
+"""What is counted where the client hung up; nobody is answered it."""
 _READING: Final = frozenset({"GET", "HEAD"})
 
 log = structlog.get_logger(__name__)
@@ -36,6 +41,10 @@ async def finish_headers(request: web.Request, response: web.StreamResponse) -> 
     headers.setdefault("Cache-Control", NO_CACHE)
     headers.setdefault("X-Content-Type-Options", "nosniff")
     headers["Audit-ID"] = request.get(appkeys.AUDIT_ID, "")
+    if request.app[appkeys.SERVICES].health.draining:
+        # A connection kept open leads here after the listener is closed, and a POST is not tried again.
+        response.force_close()
+        headers["Connection"] = "close"
 
 
 def error_response(error: StatusError) -> web.Response:
@@ -54,24 +63,32 @@ async def observe(request: web.Request, handler: Handler) -> web.StreamResponse:
     given = re.sub(r"[^\x21-\x7e]", "", request.headers.get("Audit-ID", ""))[:_MOST_ID]
     request[appkeys.AUDIT_ID] = given or str(uuid.uuid4())
     begun = asyncio.get_running_loop().time()
-    code = 499  # the client hung up
+    code, response = _GONE, None
     try:
         response = await handler(request)
         code = response.status
         return response
     finally:
         took = asyncio.get_running_loop().time() - begun
-        _count(request, code, took)
+        _count(request, response, code, took)
 
 
-def _count(request: web.Request, code: int, took: float) -> None:
-    services = request.app[appkeys.SERVICES]
+def _count(
+    request: web.Request, response: web.StreamResponse | None, code: int, took: float
+) -> None:
     about = request.get(appkeys.ATTRIBUTES)
     labels = request_labels(request, about)
-    metrics = services.metrics
-    metrics.requests.labels(*labels, "", str(code)).inc()
+    dry = "All" if request.query.get("dryRun") == bodies.ALL else ""
+    served = request.app[appkeys.SERVICES].metrics.served
+    served.requests.labels(*labels, dry, str(code)).inc()
+    if code == _GONE:
+        served.aborts.labels(*labels).inc()
     if about is None or not about.is_long:
-        metrics.request_seconds.labels(*labels, "").observe(took)
+        served.request_seconds.labels(*labels, dry).observe(took)
+        served.sli_seconds.labels(*labels, dry).observe(took)
+    body = response.body if isinstance(response, web.Response) else None
+    if isinstance(body, bytes) and request.method in _READING:
+        served.response_sizes.labels(*labels).observe(len(body))
     user = request.get(appkeys.USER)
     log.info(
         "request",
@@ -84,6 +101,12 @@ def _count(request: web.Request, code: int, took: float) -> None:
         audit_id=request[appkeys.AUDIT_ID],
         peer=request.remote or "",
     )
+
+
+def terminated(request: web.Request, code: str) -> None:
+    """Count a request that is ended before it is done: by 429, or as `slow` reader of a watch."""
+    labels = request_labels(request, request.get(appkeys.ATTRIBUTES))
+    request.app[appkeys.SERVICES].metrics.served.terminations.labels(*labels, code).inc()
 
 
 def request_labels(request: web.Request, about: Attributes | None) -> tuple[str, ...]:
@@ -140,18 +163,32 @@ async def identify(request: web.Request, handler: Handler) -> web.StreamResponse
     is_admission = is_open(request[appkeys.ATTRIBUTES], request.method)
     if is_admission and not callers:
         return await handler(request)
-    try:
-        user = await services.authenticator.identify(request.headers, connection)
-    except StatusError:
-        services.metrics.authentications.labels("failure").inc()
-        raise
-    services.metrics.authentications.labels("success").inc()
+    user = await _known(services, request.headers, connection)
     if is_admission:
         if user.name not in callers:
             raise Forbidden(f'user "{user.name[:64]}" may not call webhooks')
         return await handler(request)
     request[appkeys.USER] = user
     return await handler(request)
+
+
+async def _known(
+    services: Services, headers: CIMultiDictProxy[str], connection: ssl.SSLObject | None
+) -> User:
+    served, clock = services.metrics.served, asyncio.get_running_loop().time
+    begun, result = clock(), "success"
+    try:
+        user = await services.authenticator.identify(headers, connection)
+    except StatusError as error:
+        result = "failure" if error.__cause__ is None else "error"
+        raise
+    finally:
+        took = clock() - begun
+        served.authentications.labels(result).inc()
+        served.authentication_seconds.labels(result).observe(took)
+        served.filter_seconds.labels("authentication").observe(took)
+    served.authenticated.labels(user.sort).inc()
+    return user
 
 
 def is_open(about: Attributes, method: str) -> bool:
@@ -169,19 +206,28 @@ async def bound(request: web.Request, handler: Handler) -> web.StreamResponse:
         seconds = min(options.parse_duration(text) or seconds, seconds)
     if about.is_long and request.method == "GET":
         return await handler(request)
-    reading = request.method in _READING
-    gauge = services.metrics.in_flight.labels("readOnly" if reading else "mutating")
-    most = services.limits.reading if reading else services.limits.mutating
-    if gauge._value.get() >= most and not is_exempt(request):  # noqa: SLF001 -- its only reader
-        services.metrics.terminations.labels("429").inc()
-        details = status.Details(retry_after=1)
-        raise TooManyRequests("too many requests, please try again later", details)
-    with gauge.track_inprogress():
+    kind = "readOnly" if request.method in _READING else "mutating"
+    with contextlib.ExitStack() as places:
+        gauge = services.metrics.served.in_flight.labels(kind)
+        places.enter_context(gauge.track_inprogress())
+        if not is_exempt(request):
+            # What is exempt takes no place: webhooks in flight send no question away.
+            lane, name = request.app[appkeys.LANES][kind], _name(request)
+            if not lane.enter(name):
+                terminated(request, "429")
+                details = status.Details(retry_after=1)
+                raise TooManyRequests("too many requests, please try again later", details)
+            places.callback(lane.leave, name)
         try:
             async with asyncio.timeout(seconds):
                 return await handler(request)
         except TimeoutError:
             raise TimedOut(f"request did not complete within {seconds:g}s") from None
+
+
+def _name(request: web.Request) -> str:
+    user = request.get(appkeys.USER)
+    return user.name if user is not None else ""
 
 
 def is_exempt(request: web.Request) -> bool:
@@ -196,8 +242,24 @@ async def authorize(request: web.Request, handler: Handler) -> web.StreamRespons
     """Ask whether the user may."""
     user: User | None = request.get(appkeys.USER)
     if user is not None:
-        await request.app[appkeys.SERVICES].authorizer.require(user, request[appkeys.ATTRIBUTES])
+        await _allowed(request.app[appkeys.SERVICES], user, request[appkeys.ATTRIBUTES])
     return await handler(request)
+
+
+async def _allowed(services: Services, user: User, about: Attributes) -> None:
+    served, clock = services.metrics.served, asyncio.get_running_loop().time
+    begun, result = clock(), "error"
+    try:
+        await services.authorizer.require(user, about)
+        result = "allowed"
+    except Forbidden:
+        result = "denied"
+        raise
+    finally:
+        took = clock() - begun
+        served.authorizations.labels(result).inc()
+        served.authorization_seconds.labels(result).observe(took)
+        served.filter_seconds.labels("authorization").observe(took)
 
 
 ORDER: Final = (observe, answer_errors, identify, bound, authorize)

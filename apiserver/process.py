@@ -197,8 +197,10 @@ def _build(  # noqa: PLR0917 -- what `serve` opened, handed on once
         clock=clock,
     )
     services = appkeys.Services(
-        authenticator=authn.Authenticator(lambda: keeper.trust, reviewer, clock.now),
-        authorizer=authz.Authorizer(reviewer),
+        authenticator=authn.Authenticator(
+            lambda: keeper.trust, reviewer, clock.now, metrics=made.served
+        ),
+        authorizer=authz.Authorizer(reviewer, metrics=made.served),
         projection=projection,
         views=views if settings.config.enabled else None,
         metrics=made,

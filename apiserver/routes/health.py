@@ -44,7 +44,7 @@ def _judge(
     request: web.Request, probe_name: str, checks: list[Check], excluded: set[str]
 ) -> tuple[list[str], bool]:
     services = request.app[appkeys.SERVICES]
-    gauge = services.metrics.checks
+    gauge, made = services.metrics.served.checks, services.metrics.served.checks_made
     lines, bad = [], False
     for check in checks:
         if check.name in excluded:
@@ -52,6 +52,7 @@ def _judge(
             continue
         problem = check.problem()
         gauge.labels(check.name, probe_name).set(0 if problem else 1)
+        made.labels(check.name, probe_name, "error" if problem else "success").inc()
         if services.health.is_news(check.name, problem):
             if problem:
                 log.warning("health check failed", check=check.name, error=problem)

@@ -43,10 +43,10 @@ async def serve(
     response = web.StreamResponse(headers={"Content-Type": view.media})
     response.enable_chunked_encoding()
     labels = middleware.request_labels(request, request[appkeys.ATTRIBUTES])
-    counter = services.metrics.watch_events.labels(
+    counter = services.metrics.served.watch_events.labels(
         resource.group, resource.version, resource.plural
     )
-    gauge = services.metrics.long_running.labels(*labels)
+    gauge = services.metrics.served.long_running.labels(*labels)
     with services.projection.following(start.feed), gauge.track_inprogress():
         await response.prepare(request)
         await _send(request, response, _lines(services, start, asked, framer), counter)
@@ -70,7 +70,7 @@ async def _send(
     except ConnectionError:
         log.debug("watch ended: connection lost")
     except TimeoutError:
-        request.app[appkeys.SERVICES].metrics.terminations.labels("slow").inc()
+        middleware.terminated(request, "slow")
         log.info("watch ended: slow reader")
         _cut(request)
     except Exception:
