@@ -1,12 +1,15 @@
 """Attributes: what a request is about, read from method, path and query as kube-apiserver reads it."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
 from urllib.parse import unquote_to_bytes
 
 from apiserver.wire import options, selectors, status
+from apiserver.wire.selectors import Selector
 from apiserver.wire.status import BadRequest, StatusError
+
+T = TypeVar("T")
 
 _VERBS: Final = {
     "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete",
@@ -28,6 +31,8 @@ class Attributes:
     resource: str = ""
     name: str = ""
     subresource: str = ""
+    selector: Selector = field(default_factory=Selector)
+    """What narrows a list or watch: a user may be allowed that part of it alone."""
 
     @property
     def is_resource(self) -> bool:
@@ -67,23 +72,34 @@ def parse(method: str, parts: tuple[str, ...], query: Mapping[str, str]) -> Attr
     if rest[0] == "namespaces" and len(rest) >= _NAMED:
         namespace, rest = rest[1], rest[2:]
     resource, name, subresource = [*rest, "", ""][:3]
-    verb = _VERBS.get(method, method.lower())
+    verb, selector = _VERBS.get(method, method.lower()), Selector()
     if not name:
-        verb, name = _on_collection(verb, query)
+        verb, selector = _on_collection(verb, query)
+        name = selector.name if verb in {"list", "watch"} else ""
     return Attributes(
         verb=verb, path=path, group=group, version=version, namespace=namespace,
         resource=resource, name=name, subresource="/".join(rest[2:]) if subresource else "",
+        selector=selector,
     )  # fmt: skip
 
 
-def _on_collection(verb: str, query: Mapping[str, str]) -> tuple[str, str]:
-    """Return verb and name of a request on a collection; a watch of one name is about that name."""
+def _on_collection(verb: str, query: Mapping[str, str]) -> tuple[str, Selector]:
+    """Return verb and selector of a request on a collection; a watch of one name is about that name."""
     if verb == "delete":
-        return "deletecollection", ""
-    if verb != "get":
-        return verb, ""
+        verb = "deletecollection"
+    elif verb == "get":
+        verb = "watch" if options.is_true(query.get("watch")) else "list"
+    else:
+        return verb, Selector()
+    # The handler refuses what cannot be read; authorization judges without that half of it.
+    return verb, Selector(
+        labels=_read(selectors.parse_labels, query.get("labelSelector", "")),
+        fields=_read(selectors.parse_fields, query.get("fieldSelector", "")),
+    )
+
+
+def _read(read: Callable[[str], tuple[T, ...]], text: str) -> tuple[T, ...]:
     try:
-        name = selectors.parse("", query.get("fieldSelector", "")).name
+        return read(text)
     except StatusError:
-        name = ""  # the handler will refuse it; authorization judges the whole collection
-    return ("watch" if options.is_true(query.get("watch")) else "list"), name
+        return ()

@@ -43,6 +43,48 @@ def test_the_review_says_all_that_is_known():
     }
 
 
+def test_the_review_says_what_narrows_a_list():
+    path = "/apis/g.io/v1/namespaces/ns/words"
+    query = {
+        "labelSelector": "a=b,c in (e,d),f!=g,h,!i,j>1",
+        "fieldSelector": "metadata.name=one,metadata.namespace!=two",
+    }
+    asked = attributes.parse("GET", attributes.segments(path), query)
+    found = review(ALICE, asked)["spec"]["resourceAttributes"]
+    assert (found["verb"], found["name"]) == ("list", "one")
+    assert found["labelSelector"]["requirements"] == [
+        {"key": "a", "operator": "In", "values": ["b"]},
+        {"key": "c", "operator": "In", "values": ["d", "e"]},
+        {"key": "f", "operator": "NotIn", "values": ["g"]},
+        {"key": "h", "operator": "Exists", "values": []},
+        {"key": "i", "operator": "DoesNotExist", "values": []},
+    ]
+    assert found["fieldSelector"]["requirements"] == [
+        {"key": "metadata.name", "operator": "In", "values": ["one"]},
+        {"key": "metadata.namespace", "operator": "NotIn", "values": ["two"]},
+    ]
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE"])
+def test_a_selector_that_cannot_be_read_narrows_nothing(method):
+    asked = attributes.parse(method, ("apis", "g.io", "v1", "words"), {"labelSelector": "a in ("})
+    assert "labelSelector" not in review(ALICE, asked)["spec"]["resourceAttributes"]
+
+
+async def test_what_was_allowed_of_one_selection_is_not_allowed_of_another():
+    reviewer = fakes.FakeReviewer(
+        lambda spec: {"allowed": "labelSelector" in spec["resourceAttributes"]}
+    )
+    access = Authorizer(reviewer)
+    for query, allowed in (({"labelSelector": "a=b"}, True), ({}, False)):
+        asked = attributes.parse("GET", ("apis", "g.io", "v1", "words"), query)
+        if allowed:
+            await access.require(ALICE, asked)
+        else:
+            with pytest.raises(Forbidden):
+                await access.require(ALICE, asked)
+
+
 @pytest.mark.parametrize(
     ("asked", "words"),
     [

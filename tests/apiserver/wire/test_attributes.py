@@ -2,11 +2,12 @@
 
 import pytest
 
-from apiserver.wire import attributes
+from apiserver.wire import attributes, selectors
 from apiserver.wire.attributes import Attributes
 from apiserver.wire.status import StatusError
 
 ROOT = "/apis/g.io/v1"
+ONE = selectors.parse("", "metadata.name=one")
 IN = {"group": "g.io", "version": "v1", "resource": "words"}
 
 
@@ -47,7 +48,7 @@ def read(method: str, path: str, **query: str) -> Attributes:
             "GET",
             f"{ROOT}/words",
             {"watch": "true", "fieldSelector": "metadata.name=one"},
-            {"verb": "watch", "name": "one", **IN},
+            {"verb": "watch", "name": "one", "selector": ONE, **IN},
             id="watch-one-name",
         ),
         pytest.param(
@@ -61,6 +62,13 @@ def read(method: str, path: str, **query: str) -> Attributes:
         pytest.param("POST", f"{ROOT}/words", {}, {"verb": "create", **IN}, id="create"),
         pytest.param(
             "DELETE", f"{ROOT}/words", {}, {"verb": "deletecollection", **IN}, id="delete-all"
+        ),
+        pytest.param(
+            "DELETE",
+            f"{ROOT}/words",
+            {"fieldSelector": "metadata.name=one"},
+            {"verb": "deletecollection", "selector": ONE, **IN},
+            id="delete-selected",
         ),
         pytest.param(
             "DELETE", f"{ROOT}/words/a", {}, {"verb": "delete", "name": "a", **IN}, id="delete"
