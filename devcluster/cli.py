@@ -95,12 +95,14 @@ def accept(
     context: typer.Context,
     checker: Annotated[Path, typer.Argument(help="The checker, a Python program.")],
     *,
-    resource: Annotated[str, typer.Option(help="Plural name of what to judge.")] = "options",
+    resource: Annotated[
+        list[str] | None, typer.Option(help="Plural name of what to judge; all when none is given.")
+    ] = None,
 ) -> None:
-    """Judge a served resource by a checker; further words are the checker's."""
+    """Judge served resources by a checker; further words are the checker's."""
     if not checker.is_file():
         raise errors.DevclusterError(f"There is no checker at {checker}: set WIRE_CHECK.")
-    sys.exit(asyncio.run(accept_.run(checker, resource, tuple(context.args))))
+    sys.exit(asyncio.run(accept_.run(checker, tuple(resource or ()), tuple(context.args))))
 
 
 def main() -> None:
