@@ -65,7 +65,7 @@ class PassReport:
     records_deleted: int = 0
     """Usage records of living claims that somebody else was first seen to have deleted."""
     due: float | None = None
-    """Monotonic second at which something is thought of again: a usage record, a start, a rejection."""
+    """Monotonic second at which something is thought of again: a usage record, a start, a rejection, the end of any grace."""
     starts_demoted: int = 0
     """VMs at the gate that come after others, since their starts fail."""
     rejections: int = 0

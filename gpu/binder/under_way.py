@@ -33,7 +33,7 @@ from gpu.binder.report import Failed, PassReport, Spent
 from gpu.binder.start_changes import CreateClaim
 from gpu.binder.writer import ChangeWriter
 from gpu.config import Config
-from gpu.model import usage
+from gpu.model import dues, usage
 from gpu.model.sightings import Sightings
 from gpu.objects import claims
 from gpu.objects.claims import GPUClaim
@@ -266,13 +266,15 @@ class Run:
         )
 
     def _due(self) -> float | None:
-        """Return when usage records or starts are thought of again, whatever happens until then."""
-        passes, looked = self.passes, self.course.scene.now
-        seen = passes.sightings
+        """Return when something is thought of again, whatever happens until then."""
+        passes, scene = self.passes, self.course.scene
+        looked, grace, seen = scene.now, passes.config.grace, passes.sightings
+        is_on = passes.config.enabled or release.is_awaited(scene.world)
         at = (
             usage.next_look(seen.records, looked),
-            seen.rejections.due(looked, passes.config.grace),
+            seen.rejections.due(looked, grace),
             seen.demotions.due(looked),
+            dues.first_end(scene.draft, seen, grace, looked) if is_on else None,
         )
         first = min(filter(None, at), default=None)
         if first is None:

@@ -220,14 +220,21 @@ def _gone(
         at = _agent_looked(looking, uid, name, resources, since)
         if at is not None:
             return Found(pod=uid, sign=Sign.NOT_HELD, node=name, at=at)
-        if node.ready and node.ready_since is not None:
-            began = max(since, node.ready_since)
+        began = settles_from(node, since)
+        if began is not None:
             until = began + timedelta(seconds=looking.grace.release_settle)
             if looking.now >= until:
                 return Found(pod=uid, sign=Sign.NODE_LOOKED, node=name, at=until, since=began)
     seconds = int(looking.grace.release_settle)
     lack = Lack.NODE_SETTLING if node.ready else Lack.NODE_UNKNOWN
     return Missing(lack=lack, vm=used.vm, pod=uid, node=name, seconds=seconds)
+
+
+def settles_from(node: Node, since: datetime) -> datetime | None:
+    """Return from when on a node counts that lost a pod at `since`; None while it is not Ready."""
+    if not node.ready or node.ready_since is None:
+        return None
+    return max(since, node.ready_since)
 
 
 def _agent_looked(

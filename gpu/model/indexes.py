@@ -64,6 +64,11 @@ def is_requested(claim: GPUClaim) -> bool:
     return claim.bind_request is not None
 
 
+def is_unadopted(claim: GPUClaim) -> bool:
+    """Say whether a claim is attached to a start whose VMI has not been seen."""
+    return claim.attached_to is not None and not claim.attached_to.uid
+
+
 def is_stray(claim: GPUClaim) -> bool:
     """Say whether a claim was made for a VM's start and nothing uses it."""
     return claim.is_template and claim.attached_to is None and not claim.meta.deleting
@@ -79,6 +84,7 @@ _MARKS: Final[Mapping[str, Callable[[GPUClaim], bool]]] = {
     "deleting": is_held_back,
     "lost": is_lost,
     "attached": is_attached,
+    "unadopted": is_unadopted,
     "degraded": is_degraded,
     "gated": is_gated,
     "rejected": is_rejected,
@@ -162,6 +168,11 @@ class Indexed:
     def attached(self) -> tuple[GPUClaim, ...]:
         """Claims a VMI is recorded to use, in key order."""
         return self.indexed().marked["attached"]
+
+    @property
+    def unadopted(self) -> tuple[GPUClaim, ...]:
+        """Claims attached to a start whose VMI has not been seen, in key order."""
+        return self.indexed().marked["unadopted"]
 
     @property
     def degraded(self) -> tuple[GPUClaim, ...]:
