@@ -67,6 +67,8 @@ class Attempt:
     sent: list[Write] = field(default_factory=list)
     made: list[GPUClaim] = field(default_factory=list)
     """Claims that were made for units of its template (`binding: request`)."""
+    launcher: str = ""
+    """What its launcher will ask of a node, as a bind request has it (`binding: request`)."""
     is_requested: bool = False
     """The leader was, or may have been, asked to place its claims."""
 

@@ -80,14 +80,19 @@ def earlier(found: Iterable[GPUClaim], plan: Plan) -> Iterator[GPUClaim]:
             yield claim
 
 
-def placed(found: Sequence[GPUClaim], vm: str) -> NodeName | None:
-    """Return the one node on which an earlier call for this start had all claims placed, if it did."""
+def placed(found: Sequence[GPUClaim], plan: Plan, launcher: str) -> NodeName | None:
+    """Return the one node on which an earlier call for this start had all claims placed, if it did.
+
+    Not where its launcher asks for something else by now: nobody has asked that node for it.
+    """
     told = {claim.bind_request for claim in found}
     nodes = {claim.node if claim.phase is Phase.BOUND else None for claim in found}
     if len(told) != 1 or len(nodes) != 1:
         return None
     (one,) = told
-    if one is None or (one.vmi, one.result) != (vm, BindResult.SUCCEEDED):
+    if one is None or (one.vmi, one.result) != (plan.start.name, BindResult.SUCCEEDED):
+        return None
+    if one.launcher != launcher and not plan.found.is_repeated:  # which has our own pin in it
         return None
     return nodes.pop() if set(one.claims) == {claim.meta.name for claim in found} else None
 

@@ -87,7 +87,7 @@ class Requests:
         planned = [*held, *(await self._attachments.planned(attempt, made) if made else ())]
         planned.sort(key=lambda one: one.before.meta.name)
         stored = await self._attachments.store(attempt, planned)
-        node = requested.placed(stored, attempt.asked.name)
+        node = requested.placed(stored, attempt.plan, attempt.launcher)
         if node is not None:
             return node
         return await self._answer(attempt, await self._request(attempt, stored))
@@ -152,6 +152,7 @@ class Requests:
             vmi=attempt.asked.name,
             claims=tuple(ClaimName(claim.meta.name) for claim in stored),
             requested_at=self._clock.now(),
+            launcher=attempt.launcher,
         )
         return [await self._ask(attempt, claim, wanted) for claim in stored]
 

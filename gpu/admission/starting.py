@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from gpu.admission import requested, review, vmis
+from gpu.admission import foreseen, requested, review, vmis
 from gpu.admission.attach import Attachments, Attempt, FailedError
 from gpu.admission.requesting import Requests, Seen
 from gpu.admission.reserving import Ask
@@ -111,11 +111,13 @@ class Starts:
         """Have all claims of a start placed on one node before it is admitted. Raises FailedError."""
         asked, plan = attempt.asked, attempt.plan
         await self._requests.settle(attempt)
-        refused = await self._ask(
-            lambda world: requested.refused(asked, plan, world), rests_on=_rests_on
+        judged = await self._ask(
+            lambda world: requested.refused(asked, plan, world) or foreseen.launcher(asked, world),
+            rests_on=_rests_on,
         )
-        if refused is not None:
-            return refused
+        if isinstance(judged, Denied):
+            return judged
+        attempt.launcher = judged
         node = await self._requests.bind(attempt)
         return Allowed(patch=tuple(vmis.written(asked, plan, attempt.admissions, node)))
 
@@ -132,5 +134,5 @@ class Starts:
             return
 
 
-def _rests_on(judged: Denied | Plan | None) -> Premises:
+def _rests_on(judged: Denied | Plan | str) -> Premises:
     return judged.rests_on if isinstance(judged, Denied) else NOTHING

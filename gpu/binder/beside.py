@@ -9,10 +9,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from gpu.binder import changes, results
-from gpu.binder.changes import Change, Placement
+from gpu.binder.answer_changes import Answer
+from gpu.binder.changes import Change, Place, Placement
 from gpu.binder.phase import Scene
 from gpu.binder.start_changes import CreateClaim, Pin
-from gpu.model import booking, coverage
+from gpu.model import booking, coverage, foreseen
 from gpu.model.snapshot import Draft
 from gpu.objects.claims import GPUClaim, Phase
 from gpu.objects.kinds import GPU_CLAIMS
@@ -39,6 +40,8 @@ class Beside:
     claims: tuple[GPUClaim, ...] = ()
     """Those that it makes or places, as it leaves them."""
     seats: tuple[Seat, ...] = ()
+    promised: tuple[tuple[Pod, NodeName], ...] = ()
+    """Launchers of starts that it grants, each once."""
     touched: frozenset[ObjectKey] = frozenset()
     """Every claim that it writes to."""
 
@@ -51,6 +54,7 @@ def of(wanted: Iterable[Change]) -> Beside:
     """Return what changes come to for another pass."""
     claims: list[GPUClaim] = []
     seats: list[Seat] = []
+    promised: dict[ObjectKey, foreseen.Seat] = {}
     touched: set[ObjectKey] = set()
     for change in wanted:
         target = changes.target_of(change)
@@ -62,7 +66,25 @@ def of(wanted: Iterable[Change]) -> Beside:
             claims.append(change.claim)
         elif isinstance(change, Pin) and change.node is not None:
             seats.append(Seat(pod=change.pod, node=change.node, vm=change.vmi, raw=change.raw))
-    return Beside(claims=tuple(claims), seats=tuple(seats), touched=frozenset(touched))
+        promise = _promise(change)
+        if promise is not None:
+            promised[promise[0].meta.key] = promise
+    return Beside(
+        claims=tuple(claims),
+        seats=tuple(seats),
+        promised=tuple(promised.values()),
+        touched=frozenset(touched),
+    )
+
+
+def _promise(change: Change) -> foreseen.Seat | None:
+    match change:
+        case Place(answer=request):
+            return foreseen.seat(change.claim, request, change.node)
+        case Answer(request=request):
+            return foreseen.seat(change.claim, request, change.claim.node)
+        case _:
+            return None
 
 
 def count(scene: Scene, met: Beside) -> Scene:
@@ -77,7 +99,12 @@ def count(scene: Scene, met: Beside) -> Scene:
     ids = {
         found.id for found in draft.sets if any(claim.key in met.touched for claim in found.claims)
     }
-    return replace(scene, later=scene.later | own | ids, beside=scene.beside | met.touched)
+    return replace(
+        scene,
+        later=scene.later | own | ids,
+        beside=scene.beside | met.touched,
+        seats=(*scene.seats, *((seat.pod, seat.node) for seat in met.seats), *met.promised),
+    )
 
 
 def _hold(draft: Draft, claim: GPUClaim) -> None:

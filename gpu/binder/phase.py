@@ -10,6 +10,7 @@ from gpu.binder.changes import Change, ClaimStatus, SetId
 from gpu.config import Config
 from gpu.model import coverage, evidence, usage
 from gpu.model.evidence import Witness
+from gpu.model.foreseen import Seat
 from gpu.model.gate_reasons import GateReason
 from gpu.model.sightings import Sightings
 from gpu.model.snapshot import Draft
@@ -66,6 +67,8 @@ class Scene:
     is written any more, but their turn is kept."""
     beside: frozenset[ObjectKey] = field(default_factory=frozenset)
     """Claims that another pass writes to meanwhile: shown as it leaves them, stored or not."""
+    seats: tuple[Seat, ...] = ()
+    """Launchers that another pass lets through or promises a node meanwhile."""
     sightings: Sightings = field(default_factory=Sightings)
     """What this leader saw of the pods that use claims."""
     findings: Findings = field(default_factory=Findings)

@@ -217,6 +217,7 @@ def _bare_beside(met: Beside) -> Beside:
         met,
         claims=tuple(map(_stripped, met.claims)),
         seats=tuple(replace(seat, pod=_stripped(seat.pod)) for seat in met.seats),
+        promised=tuple((_stripped(pod), node) for pod, node in met.promised),
     )
 
 

@@ -17,6 +17,7 @@ from gpu.model import (
     eligibility,
     gate_reasons,
     guests,
+    misfits,
     placement,
     refusals,
     sets,
@@ -24,7 +25,9 @@ from gpu.model import (
 )
 from gpu.model.bind_requests import Asked
 from gpu.model.eligibility import Ineligible
+from gpu.model.foreseen import Launchers
 from gpu.model.gate_reasons import GateReason
+from gpu.model.misfits import Misfit
 from gpu.model.reach import Reach
 from gpu.model.sets import ClaimSet
 from gpu.model.snapshot import Age, Draft
@@ -107,19 +110,21 @@ def cases_of(draft: Draft, found: Iterable[Asked]) -> tuple[Case, ...]:
 
 
 def decide(
-    draft: Draft, case: Case, where: Reach, without: AbstractSet[NodeName]
+    launchers: Launchers, case: Case, where: Reach, without: AbstractSet[NodeName]
 ) -> Granted | Refused:
     """Return the node for a request, or why it is refused; changes nothing.
 
-    The draft counts what comes before it. `without` are nodes that refused its pod a short while ago.
+    Draft and facts of `launchers` count what comes before it. `without` are nodes that refused its pod a
+    short while ago.
     """
+    draft = launchers.draft
     barred = [*case.barred, *_unknown(draft, case)]
     if where.is_tied:
         barred += _in_use(draft, case)
     if barred:
         return Refused(tuple(dict.fromkeys(barred)))
     refused = _refused(draft, case)
-    seat = _seat(draft, case, without)
+    seat = _seat(launchers, case, without)
     if isinstance(seat, Granted) and not refused:
         return seat
     room = () if isinstance(seat, Granted) else seat
@@ -154,8 +159,15 @@ def refused(case: Case, found: Refused) -> str:
     more = len(case.asked.claims) - MOST_TOLD
     if more > 0:
         told.append(f"and {more} more")
-    why = "; ".join(map(gate_reasons.words, found.reasons))
+    why = "; ".join(map(_words, found.reasons))
     return f"{why}; nothing was changed: {', '.join(told)}"
+
+
+def _words(reason: GateReason) -> str:
+    """Say a reason; of amounts that nodes lack also how much was asked for: the tenant sees no launcher."""
+    said = gate_reasons.words(reason)
+    asked = misfits.asked(reason.why) if isinstance(reason, gate_reasons.PodFitsNowhere) else ""
+    return f"{said}; with KubeVirt's own part it asks for {asked}" if asked else said
 
 
 def _stand(claim: GPUClaim) -> str:
@@ -244,27 +256,58 @@ def _too_many(draft: Draft, new: Iterable[GPUClaim]) -> Iterator[GateReason]:
 
 
 def _seat(
-    draft: Draft, case: Case, without: AbstractSet[NodeName]
+    launchers: Launchers, case: Case, without: AbstractSet[NodeName]
 ) -> Granted | tuple[GateReason, ...]:
-    home, claims = case.home, case.claims
+    draft, home, claims = launchers.draft, case.home, case.claims
     if home is not None and _keeps_through_cordon(draft, claims, home):
-        return Granted(home, is_cordoned=True)
+        misfit = launchers.why_not(case.asked, home, waits=True)
+        return Granted(home, is_cordoned=True) if misfit is None else _nowhere([misfit])
     is_usable = home is not None and home not in without
-    if home is not None and is_usable and placement.stays(draft, claims, home, holding=False):
+    if (
+        home is not None
+        and is_usable
+        and placement.stays(draft, claims, home, holding=False)
+        and launchers.why_not(case.asked, home) is None
+    ):
         return Granted(home)
-    wants = sets.wants(claims)
+    found = _elsewhere(launchers, case, without)
+    if not isinstance(found, tuple):
+        return Granted(found)
+    if (
+        home is not None
+        and is_usable
+        and placement.stays(draft, claims, home, holding=True)
+        and draft.snapshot.nodes[home].cordoned
+        and launchers.why_not(case.asked, home, waits=True) is None
+    ):
+        return Granted(home, is_cordoned=True)
+    skipped = len(without & draft.snapshot.nodes.keys())
+    return (*found, *((gate_reasons.NodesRefused(skipped),) if skipped else ()))
+
+
+def _elsewhere(
+    launchers: Launchers, case: Case, without: AbstractSet[NodeName]
+) -> NodeName | tuple[GateReason, ...]:
+    """Return the best node that has room for the whole set and takes its launcher, or why there is none."""
+    draft, claims = launchers.draft, case.claims
+    wants, prefer = sets.wants(claims), _by_units(claims)
+    refused: dict[NodeName, Misfit] = {}
     with draft.savepoint():
         for claim in claims:
             if coverage.node_held(claim) is not None:
                 draft.lift(claim)
-        node = placement.choose(draft, wants, without, _by_units(claims))
-        why = () if node else placement.why_not_wants(draft, wants, len(claims))
-    if node is not None:
-        return Granted(node)
-    if home is not None and is_usable and placement.stays(draft, claims, home, holding=True):
-        return Granted(home, is_cordoned=True)
-    skipped = len(without & draft.snapshot.nodes.keys())
-    return (*why, *((gate_reasons.NodesRefused(skipped),) if skipped else ()))
+        while node := placement.choose(draft, wants, without | refused.keys(), prefer):
+            misfit = launchers.why_not(case.asked, node)
+            if misfit is None:
+                return node
+            refused[node] = misfit
+        if refused:
+            return _nowhere(refused.values())
+        return placement.why_not_wants(draft, wants, len(claims))
+
+
+def _nowhere(why: Iterable[Misfit]) -> tuple[GateReason, ...]:
+    return (gate_reasons.PodFitsNowhere(tuple(why)),)
 
 
 def _keeps_through_cordon(draft: Draft, claims: Iterable[GPUClaim], home: NodeName) -> bool:

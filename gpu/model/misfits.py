@@ -1,5 +1,6 @@
 """Misfit: what keeps a pod from a node, units of GPUs apart: a closed set of causes, and their words."""
 
+import math
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -99,6 +100,8 @@ _WORDS: Final[dict[Cause, tuple[str, str]]] = {
     ),
     Cause.KEPT_APART: ("has a pod that keeps it out", "have a pod that keeps it out"),
 }
+_OF_BYTES: Final = ("hugepages-", "ephemeral-storage")
+_GIB: Final = 1 << 30
 _NAMES: Final = {"cpu": "CPU", "pods": "room for another pod"}
 
 
@@ -121,3 +124,19 @@ def told(misfits: Iterable[Misfit]) -> str:
     total = sum(count for _, count in found)
     listed = ", ".join(f"{count} {words}" for words, count in found)
     return f"of {total} {'node' if total == 1 else 'nodes'}: {listed}" if found else "no node"
+
+
+def asked(misfits: Iterable[Misfit]) -> str:
+    """Return the amounts that nodes lack as a pod asks for them, `64 CPU and 12.5 GiB of memory`; none is empty."""
+    wanted = {
+        it.what: it.wanted for it in misfits if it.cause is Cause.AMOUNT and it.what != "pods"
+    }
+    return " and ".join(_amount(name, wanted[name]) for name in sorted(wanted))
+
+
+def _amount(name: str, amount: int) -> str:
+    if name == "cpu":
+        return f"{amount / 1000:g} CPU"
+    if name == "memory" or name.startswith(_OF_BYTES):
+        return f"{math.ceil(amount / _GIB * 10) / 10:g} GiB of {name}"
+    return f"{amount} of {name}"

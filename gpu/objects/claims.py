@@ -75,6 +75,8 @@ class BindRequest:
     claims: tuple[ClaimName, ...]
     """Every claim of the set asked for."""
     requested_at: datetime
+    launcher: str = ""
+    """What the VMI's launcher will ask of its node (`foreseen`); empty where nothing but units is asked."""
     result: BindResult | None = None
     """None until the leader has answered."""
     message: str = ""
@@ -226,6 +228,7 @@ def _request(fields: Fields) -> BindRequest:
         vmi=fields.text("vmi"),
         claims=tuple(map(ClaimName, fields.texts("claims"))),
         requested_at=fields.time("requestedAt") or meta.EPOCH,
+        launcher=fields.text_or("launcher"),
         result=fields.one_of("result", BindResult, BindResult.REFUSED.value)
         if has_result
         else None,
@@ -281,6 +284,7 @@ def format_request(found: BindRequest | None) -> dict[str, Any] | None:
         "vmi": found.vmi,
         "claims": list(found.claims),
         "requestedAt": meta.format_time(found.requested_at),
+        "launcher": found.launcher or None,
         "result": found.result.value if found.result else None,
         "message": found.message or None,
     }

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 from gpu import keys
-from gpu.objects import meta
+from gpu.objects import launching, meta
 from gpu.objects.decode import Fields, Raw
+from gpu.objects.launching import Launching
 from gpu.objects.meta import ObjectMeta, OwnerRef
 from gpu.units import MOST, ClaimName, ClassName, NodeName, ResourceName, Units
 
@@ -90,6 +91,7 @@ class KubeVirt:
 
     meta: ObjectMeta
     permitted: tuple[ResourceName, ...] | None = None
+    launching: Launching = field(default_factory=Launching)
     raw: Raw = field(default_factory=dict, compare=False, repr=False)
 
 
@@ -112,7 +114,7 @@ def decode_vmi(raw: Raw) -> VMI:
         is_resolved=resolved is not None,
         gpus=_devices(devices, "gpus"),
         host_devices=_devices(devices, "hostDevices"),
-        volumes=tuple(dict.fromkeys(_volumes(spec))),
+        volumes=tuple(dict.fromkeys(volume_claims(spec))),
         provisioning=any(
             item.raw.get("type") == "Provisioning" and item.raw.get("status") == "True"
             for item in status.children("conditions")
@@ -189,7 +191,8 @@ def _devices(devices: Fields, name: str) -> tuple[Device, ...]:
     )
 
 
-def _volumes(spec: Fields) -> Iterator[str]:
+def volume_claims(spec: Fields) -> Iterator[str]:
+    """Yield the PersistentVolumeClaims that a VMI's spec uses, by name; a DataVolume has one of its own name."""
     for volume in spec.children("volumes"):
         claim = volume.child("persistentVolumeClaim")
         claim = claim if claim.raw else volume.child("ephemeral").child("persistentVolumeClaim")
@@ -218,4 +221,9 @@ def decode_kubevirt(raw: Raw) -> KubeVirt:
             for entry in table.children(part)
         }
         permitted = tuple(sorted(names))
-    return KubeVirt(meta=meta.decode_meta(fields), permitted=permitted, raw=raw)
+    return KubeVirt(
+        meta=meta.decode_meta(fields),
+        permitted=permitted,
+        launching=launching.decode(fields),
+        raw=raw,
+    )

@@ -261,6 +261,15 @@ async def test_a_call_that_is_made_again_is_admitted_without_a_new_request(site)
     assert not [one for one in site.api.writes if "bindRequest" in one.body.get("status", {})]
 
 
+async def test_one_whose_launcher_asks_for_more_by_now_is_asked_for_anew(site):
+    async with site.binder():
+        assert (await site.begin("vm", BOTH))["allowed"]
+        before = site.asked_for()
+        assert (await site.begin("vm", BOTH, nodeSelector={"disk": "ssd"}))["allowed"]
+    assert site.asked_for()["id"] != before["id"]
+    assert (len(site.answered), '"disk":"ssd"' in site.asked_for()["launcher"]) == (2, True)
+
+
 async def test_one_that_carries_what_the_call_before_wrote_changes_nothing(site):
     async with site.binder():
         body = admitted(BOTH, await site.begin("vm", BOTH))

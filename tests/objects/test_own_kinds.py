@@ -123,6 +123,7 @@ def test_a_claim_is_read_whole():
                 "vmi": "vm",
                 "claims": ["c", "d"],
                 "requestedAt": instant(8),
+                "launcher": "{}",
                 "result": "Refused",
                 "message": "no room",
             },
@@ -150,6 +151,7 @@ def test_a_claim_is_read_whole():
             vmi="vm",
             claims=("c", "d"),
             requested_at=START + timedelta(seconds=8),
+            launcher="{}",
             result=BindResult.REFUSED,
             message="no room",
         ),
@@ -178,10 +180,11 @@ def test_a_claim_nobody_wrote_a_status_of_is_pending():
 def test_a_request_is_written_as_it_is_read():
     asked = {"id": "r1", "vmi": "vm", "claims": ["c"], "requestedAt": instant(8)}
     answered = {**asked, "result": "Succeeded", "message": "on n1"}
-    for stored in (asked, answered):
+    told = {**answered, "launcher": "{}"}
+    for stored in (asked, answered, told):
         found = a_claim(status={"bindRequest": stored}).bind_request
         written = claims.format_request(found)
-        assert written == {"result": None, "message": None, **stored}
+        assert written == {"result": None, "message": None, "launcher": None, **stored}
     assert a_claim(status={"bindRequest": asked}).bind_request.result is None
     assert claims.format_request(None) is None
 

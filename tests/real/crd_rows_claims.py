@@ -278,6 +278,7 @@ REQUEST: Final = {
     "vmi": "v" * 253,
     "claims": [f"{i:0253d}" for i in range(256)],
     "requestedAt": WHEN,
+    "launcher": "l" * 16384,
     "result": "Refused",
     "message": LONG,
 }
@@ -330,6 +331,11 @@ ENTRIES: Final = (
             "status.bindRequest.result",
             'Unsupported value: "Maybe": supported values: "Succeeded", "Refused"',
         ),
+    ),
+    _status(
+        "a launcher of more than it may have is refused",
+        {"bindRequest": {**REQUEST, "launcher": "l" * 16385}},
+        ("status.bindRequest.launcher", "Too long: may not be more than 16384 bytes"),
     ),
     _status(
         "a request without claims is refused",

@@ -5,16 +5,28 @@ in one plan: all its claims on one node, each with the result in the same write,
 Requests come behind Lost sets and older orders, as starts at the gate do; one that is begun is finished.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from gpu.binder import confirms
 from gpu.binder.answer_changes import Answer
 from gpu.binder.changes import Change, How, Place
 from gpu.binder.phase import Scene
-from gpu.model import answers, bind_requests, coverage, gate_reasons, reach
+from gpu.model import (
+    answers,
+    bind_requests,
+    coverage,
+    fit,
+    foreseen,
+    gate_reasons,
+    promises,
+    reach,
+    storage,
+)
 from gpu.model.ahead import Ahead
 from gpu.model.answers import Case, Granted, Refused
+from gpu.model.fit import Facts
+from gpu.model.foreseen import Launchers
 from gpu.model.reach import Reach, Reaches
 from gpu.objects.claims import BindRequest, BindResult, Displaced, GPUClaim, Phase
 
@@ -39,23 +51,51 @@ def changes_of(scene: Scene) -> Iterator[Change]:
         return
     reaches = reach.by_evidence(scene.witness())
     ahead = Ahead(draft, reaches, {case.found.id for case in found} | scene.skip)
+    launchers = foreseen.launchers(draft, _facts(scene, found), scene.seats)
     for case in found:
-        yield from _answer(scene, case, ahead, reaches)
+        yield from _answer(scene, case, _Turn(ahead, reaches, launchers))
     ahead.give_back()
 
 
-def _answer(scene: Scene, case: Case, ahead: Ahead, reaches: Reaches) -> Iterator[Change]:
-    draft = scene.draft
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """What the starts of one pass are judged by."""
+
+    ahead: Ahead
+    reaches: Reaches
+    launchers: Launchers
+
+
+def _facts(scene: Scene, found: Iterable[Case]) -> Facts:
+    """Look at pods and volumes, if any start tells of a launcher that is to stand beside them."""
+    world, snapshot = scene.world, scene.draft.snapshot
+    if not any(case.asked.request.launcher for case in found):
+        return fit.facts(nodes=snapshot.nodes, pods=())
+    return fit.facts(
+        nodes=snapshot.nodes,
+        pods=world.pods,
+        namespaces=world.namespaces,
+        storage=storage.of(
+            world.volume_claims, world.volumes, world.storage_classes, world.csi_nodes
+        ),
+        elsewhere=snapshot.resources,
+        promised=promises.unbound(snapshot),
+    )
+
+
+def _answer(scene: Scene, case: Case, turn: _Turn) -> Iterator[Change]:
+    draft, reaches, ahead = scene.draft, turn.reaches, turn.ahead
     if case.has_lost or case.asked.is_begun:
         draft.count_older(case.age)
     else:
         ahead.of(case.age)
     where = reaches(case.found)
     without = where.without | scene.sightings.rejections.of(case.asked.vm)
-    decided = answers.decide(draft, case, where, without)
+    decided = answers.decide(turn.launchers, case, where, without)
     if isinstance(decided, Refused):
         yield from _refused(scene, case, decided)
     else:
+        turn.launchers.grant(case.asked, decided.node)
         yield from _granted(scene, case, decided, where)
 
 
