@@ -1,12 +1,13 @@
 """Values to responses: encoding, compression, ETags."""
 
+import asyncio
 import hashlib
 from typing import Final
 
 from aiohttp import web
 from aiohttp.web_response import ContentCoding
 
-from apiserver.wire import options
+from apiserver.wire import negotiate, options
 from apiserver.wire.negotiate import YAML, View
 from apiserver.wire.values import JsonObject, json_line, json_pretty, yaml_text
 
@@ -24,13 +25,20 @@ def document(request: web.Request, content: JsonObject, view: View) -> web.Respo
     return sized(request, web.Response(body=body, content_type=view.media))
 
 
+async def listed(request: web.Request, content: JsonObject, view: View) -> web.Response:
+    """Return a document that can be long: YAML, many times slower than JSON, is not made in the loop."""
+    if view.media == YAML:
+        return await asyncio.to_thread(document, request, content, view)
+    return document(request, content, view)
+
+
 def sized(request: web.Request, response: web.Response) -> web.Response:
-    """Compress a large body for a client that takes gzip."""
-    accepted = request.headers.get("Accept-Encoding", "")
+    """Compress a large body for a client that takes gzip; say to caches that others get it whole."""
     body = response.body
-    if isinstance(body, bytes) and len(body) > GZIP_FROM and "gzip" in accepted:
+    if isinstance(body, bytes) and len(body) > GZIP_FROM:
         response.headers["Vary"] = "Accept, Accept-Encoding"
-        response.enable_compression(ContentCoding.gzip)
+        if negotiate.takes_gzip(request.headers.get("Accept-Encoding", "")):
+            response.enable_compression(ContentCoding.gzip)
     return response
 
 

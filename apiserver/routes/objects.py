@@ -73,7 +73,7 @@ async def _list(
     mark = listing.query_mark(scope, asked.selector)
     page = await _page(request, resource, about.namespace, asked, mark)
     content = listing.render(resource.type, resource.columns, page, view, asked.include)
-    return answers.document(request, content, view)
+    return await answers.listed(request, content, view)
 
 
 async def _page(

@@ -100,6 +100,12 @@ def choose(accept: str | None, subject: Subject) -> View:
     raise status.not_acceptable(_MEDIA[subject])
 
 
+def takes_gzip(accept_encoding: str) -> bool:
+    """Say whether a client lets its answer be compressed by gzip (RFC 9110, 12.5.3)."""
+    said = {one.media: one.quality > 0 for one in map(_clause, accept_encoding.split(","))}
+    return said.get("gzip", said.get("*", False))
+
+
 def wants_aggregated(accept: str | None) -> str:
     """Return `v2` or `v2beta1` when aggregated discovery is wanted, empty for the plain list.
 

@@ -13,6 +13,8 @@ Json: TypeAlias = "Scalar | Sequence[Json] | Mapping[str, Json]"
 JsonObject: TypeAlias = Mapping[str, Json]
 
 
+# libyaml's is four times as fast; not every build of PyYAML has it.
+_Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 _encoder = msgspec.json.Encoder(enc_hook=units.plain)
 
 
@@ -30,4 +32,5 @@ def yaml_text(value: Json) -> bytes:
     """Encode as YAML, fields in their order."""
     # Through JSON, so that the dumper meets plain dicts and lists only.
     plain: object = msgspec.json.decode(_encoder.encode(value))
-    return yaml.safe_dump(plain, sort_keys=False, allow_unicode=True).encode()
+    text: str = yaml.dump(plain, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+    return text.encode()

@@ -1,12 +1,15 @@
 """GET and LIST through the real application."""
 
 import json
+import threading
 
 import pytest
 import yaml
 from yarl import URL
 
 from apiserver.appkeys import Limits
+from apiserver.routes import answers
+from apiserver.wire.values import yaml_text
 from gpu import keys
 from tests.apiserver import fakes
 
@@ -250,6 +253,20 @@ async def test_a_large_list_is_compressed_for_those_who_ask(serve):
     assert packed.headers["Content-Encoding"] == "gzip"
     assert "Content-Encoding" not in plain.headers
     assert json.loads(await packed.read()) == json.loads(await plain.read())
+    assert {one.headers["Vary"] for one in (packed, plain)} == {"Accept, Accept-Encoding"}
+
+
+async def test_a_list_as_yaml_is_made_beside_the_loop(client, monkeypatch):
+    made_by = []
+
+    def slow(content):
+        made_by.append(threading.current_thread())
+        return yaml_text(content)
+
+    monkeypatch.setattr(answers, "yaml_text", slow)
+    answer = await client.get(A, headers={"Accept": "application/yaml"})
+    assert (answer.status, answer.content_type) == (200, "application/yaml")
+    assert [one is threading.main_thread() for one in made_by] == [False]
 
 
 async def test_before_the_first_sync_lists_are_unavailable_and_discovery_answers(serve, face):

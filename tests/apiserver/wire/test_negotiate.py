@@ -89,3 +89,21 @@ def test_aggregated_discovery_is_given_to_those_who_ask(accept, version):
 def test_an_unknown_version_of_aggregated_discovery_alone_is_refused():
     with pytest.raises(NotAcceptable):
         negotiate.wants_aggregated(V2.replace("v=v2", "v=v9"))
+
+
+@pytest.mark.parametrize(
+    ("accepted", "takes"),
+    [
+        ("gzip", True),
+        ("deflate, GZIP;q=0.5", True),
+        ("*", True),
+        ("*, gzip;q=0", False),
+        ("gzip;q=0", False),
+        ("*;q=0, gzip", True),
+        ("x-gzippy", False),
+        ("identity", False),
+        ("", False),
+    ],
+)
+def test_an_answer_is_compressed_for_those_who_take_it(accepted, takes):
+    assert negotiate.takes_gzip(accepted) is takes
