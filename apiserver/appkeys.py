@@ -66,6 +66,10 @@ class Limits:
     """So long before its end a watch gets its last bookmark."""
     shortest_watch: float = 1800.0
     """A watch without timeoutSeconds lasts once to twice this."""
+    partings: float = 500.0
+    """So many watches a second are let go when the process ends, or more where that took too long."""
+    parting: float = 5.0
+    """All of them have been let go within this."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from apiserver.resources.base import Resource
+from apiserver.told import Told
 from apiserver.wire import states
 from apiserver.wire.items import Row
 from apiserver.wire.states import History, State
@@ -25,6 +26,8 @@ class Published:
     serial: int
     version: int
     world: World
+    after: int = 0
+    """Up to this version readers were told that they know all: nothing new may be numbered so low."""
 
 
 @dataclass(slots=True, eq=False)
@@ -38,6 +41,7 @@ class Feed:
     watchers: int = 0
     last_read: float = float("-inf")
     changed: asyncio.Event = field(default_factory=asyncio.Event)
+    told: Told = field(default_factory=Told)
 
     @property
     def is_merged(self) -> bool:
@@ -57,6 +61,7 @@ class Feed:
             self.history.held_through(published.version)
             return
         self.history.add(state, adjacent=adjacent)
+        self.told.forget()
         self.announce()
 
 
@@ -75,8 +80,8 @@ class Feeds:
         key = (resource.plural, namespace)
         feed = self._feeds.get(key)
         if feed is None:
-            feed = self._feeds[key] = Feed(resource, namespace)
             self._forget()
+            feed = self._feeds[key] = Feed(resource, namespace)
         self._feeds.move_to_end(key)
         return feed
 
@@ -96,7 +101,7 @@ class Feeds:
 
     def _forget(self) -> None:
         """Drop the lists longest unread; namespaces are named by callers, so they must be bounded."""
-        surplus = len(self._feeds) - self._most
+        surplus = len(self._feeds) + 1 - self._most
         for key in [key for key, feed in self._feeds.items() if not feed.watchers][
             : max(surplus, 0)
         ]:
@@ -133,12 +138,15 @@ class Computed:
         rows = self.rows.get(feed, ())
         if before is None:
             return states.first(rows, version)
-        return states.following(before, rows, version, feed.history.oldest)
+        return states.following(
+            before, rows, version, after=self.published.after, forget=feed.history.oldest
+        )
 
     def _merge(self, feed: Feed, parts: Iterable[Feed]) -> State | None:
         latest = [part.history.latest for part in parts]
         found = [state for state in latest if state is not None]
-        return states.merged(found, self.published.version, feed.history.latest)
+        history = feed.history
+        return states.merged(found, self.published.version, history.latest, history.oldest)
 
 
 async def compute(

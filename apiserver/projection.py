@@ -59,6 +59,8 @@ class Pace:
     """Times as long as a refresh took, nothing is asked: a busy API server is asked less often."""
     longest: float = 1.0
     """The rest is never longer than this."""
+    owed: float = 1.0
+    """So much rest may be put off: after a quiet time one change right after another is seen by itself."""
     prove: float = 2.0
     """A proof of progress may take this long."""
     fresh: float = 0.025
@@ -103,8 +105,8 @@ class Projection:
         self._proving = True
         self._unfollowed = False
         self._last_read = float("-inf")
-        self._rests_until = float("-inf")
-        """No refresh begins before that."""
+        self._rested_until = float("-inf")
+        """When all rest has been had; a refresh may begin `Pace.owed` earlier."""
         self.closing = False
 
     async def run(self) -> None:
@@ -120,19 +122,27 @@ class Projection:
                     self._unfollowed = True
                     continue
                 began = asyncio.get_running_loop().time()
-                if not await self._refresh():
-                    self._wake.set()
-                    pause = self._pace.retry
+                if await self._refresh():
+                    self._owe(began)
                 else:
-                    pause = self._rest(asyncio.get_running_loop().time() - began)
-                self._rests_until = asyncio.get_running_loop().time() + pause
-                await asyncio.sleep(pause)
+                    self._wake.set()
+                    now = asyncio.get_running_loop().time()
+                    self._rested_until = now + self._pace.owed + self._pace.retry
+                await asyncio.sleep(self._pause())
         finally:
             unsubscribe()
 
-    def _rest(self, took: float) -> float:
-        """Return how long to leave the API server alone after a refresh that took so long."""
-        return max(self._pace.interval, min(self._pace.rest * took, self._pace.longest))
+    def _owe(self, began: float) -> None:
+        """Note how long to leave the API server alone after a refresh that began then."""
+        now = asyncio.get_running_loop().time()
+        owed = max(0.0, self._rested_until - began)
+        rest = max(self._pace.interval, min(self._pace.rest * (now - began), self._pace.longest))
+        self._rested_until = now + owed + rest
+
+    def _pause(self) -> float:
+        """Return in how many seconds a refresh may begin."""
+        now = asyncio.get_running_loop().time()
+        return max(0.0, self._rested_until - self._pace.owed - now)
 
     def close(self) -> None:
         """End every watch, cleanly: readers of `closing` are woken."""
@@ -170,10 +180,7 @@ class Projection:
         await self._first()
         if at_least is None and self._dirty:
             patience = self._pace.catch_up if self._unfollowed else self._pace.fresh
-            if (
-                self._unfollowed
-                or self._rests_until + self._pace.coalesce < self._last_read + patience
-            ):
+            if self._unfollowed or self._pause() + self._pace.coalesce < patience:
                 await self._wait(lambda: not self._dirty, patience)
         elif at_least and not await self._wait(
             lambda: self.proved() >= at_least, self._pace.catch_up
@@ -273,7 +280,7 @@ class Projection:
         if version <= self._through:
             return False
         serial = self._published.serial + 1 if self._published else 1
-        taken = Published(serial, version, self._source.world())
+        taken = Published(serial, version, self._source.world(), self._through)
         # Beside the lock: most of the time goes here, and readers of what is published go on.
         await self._in_thread(lambda: _prepare(taken.world))
         since = asyncio.get_running_loop().time() - self._pace.interest

@@ -3,21 +3,24 @@
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import structlog
 from aiohttp import web
 from prometheus_client import Counter
 
-from apiserver import appkeys, middleware
+from apiserver import appkeys, middleware, told
 from apiserver.appkeys import Limits, Services
 from apiserver.feeds import Feed
 from apiserver.resources.base import Resource
+from apiserver.told import Batch
 from apiserver.wire import frames, negotiate, status
-from apiserver.wire.frames import Framer
+from apiserver.wire.frames import Event, Framer
 from apiserver.wire.negotiate import Subject
 from apiserver.wire.options import Options
+from apiserver.wire.selectors import Selector
 from apiserver.wire.states import State
 
 log = structlog.get_logger(__name__)
@@ -30,6 +33,8 @@ class _Start(NamedTuple):
     state: State
     version: int
     tells_all: bool
+    then: State | None = None
+    """What a watch that goes on is led through before it is told of the newest state."""
 
 
 async def serve(
@@ -56,17 +61,18 @@ async def serve(
 async def _send(
     request: web.Request,
     response: web.StreamResponse,
-    batches: AsyncGenerator[list[bytes], None],
+    batches: AsyncGenerator[Batch, None],
     counter: Counter,
 ) -> None:
     """Write the lines; a stream that cannot go on is cut, never followed by another answer."""
     seconds = request.app[appkeys.SERVICES].limits.write
     try:
         async with contextlib.aclosing(batches):
-            async for lines in batches:
-                counter.inc(len(lines))
-                async with asyncio.timeout(seconds):
-                    await response.write(b"".join(lines))
+            async for batch in batches:
+                counter.inc(batch.events)
+                for piece in batch.pieces:
+                    async with asyncio.timeout(seconds):
+                        await response.write(piece)
     except ConnectionError:
         log.debug("watch ended: connection lost")
     except TimeoutError:
@@ -94,38 +100,82 @@ async def _start(services: Services, resource: Resource, namespace: str, asked: 
     known = feed.history.resume(asked.version)
     if known is None:
         raise status.watch_too_old(asked.version, feed.history.oldest)
-    return _Start(feed, known, asked.version, tells_all=False)
+    return _Start(feed, known, asked.version, tells_all=False, then=feed.history.after(known))
 
 
 async def _lines(
     services: Services, start: _Start, asked: Options, framer: Framer
-) -> AsyncGenerator[list[bytes], None]:
+) -> AsyncGenerator[Batch, None]:
     """Yield the lines to send, what belongs together at once."""
     projection = services.projection
     clock = asyncio.get_running_loop().time
     end = clock() + _seconds(asked, services.limits)
+    teller = _Teller(start.feed, asked.selector, framer)
     known, sent = start.state, start.version
     if start.tells_all:
-        lines = [framer.event(event) for event in frames.initial(known, asked.selector)]
+        yield teller.all_of(known)
         if asked.initial_events and asked.bookmarks:
-            lines.append(framer.bookmark(start.version, ends_initial=True))
-        if lines:
-            yield lines
+            yield told.batch([framer.bookmark(start.version, ends_initial=True)])
+    if start.then is not None:
+        yield teller.between(known, start.then)
+        known = start.then
     marks = _marks(asked, clock(), end, services.limits)
     mark = next(marks)
     while not projection.closing and clock() < end:
         newest = await projection.newer(start.feed, known, min(mark, end))
         if newest is not None:
-            events = frames.difference(known, newest, asked.selector)
+            if known.version < start.feed.history.oldest:
+                log.info("watch ended: too far behind")
+                return
+            batch = teller.to_newest(known, newest)
             known = newest
-            if events:
-                yield [framer.event(event) for event in events]
+            yield batch
         elif clock() >= mark:
             mark = next(marks)
             version = max(projection.proved(), known.version)
             if version > sent and not projection.closing:
                 sent = version
-                yield [framer.bookmark(version)]
+                yield told.batch([framer.bookmark(version)])
+    if projection.closing:  # whoever is let go at once comes back at once
+        spread = min(projection.watchers / services.limits.partings, services.limits.parting)
+        await asyncio.sleep(spread * random.random())  # noqa: S311 -- spreads reconnects
+
+
+@dataclass(frozen=True, slots=True)
+class _Teller:
+    """Makes the lines of one stream, or takes those that another one like it was sent."""
+
+    feed: Feed
+    selector: Selector
+    framer: Framer
+
+    def all_of(self, state: State) -> Batch:
+        """Return every object as ADDED."""
+        return self._batch(("all", state.version), lambda: frames.initial(state, self.selector))
+
+    def between(self, known: State, later: State) -> Batch:
+        """Return the difference to a state that is not the newest."""
+        return self._framed(frames.difference(known, later, self.selector))
+
+    def to_newest(self, known: State, newest: State) -> Batch:
+        """Return the difference to the newest state."""
+        events = self.feed.told.events
+        return self._batch(
+            ("to", known.version, newest.version), lambda: events(known, newest, self.selector)
+        )
+
+    def _batch(self, about: Hashable, events: Callable[[], Sequence[Event]]) -> Batch:
+        about = (about, self.selector, self.framer.likeness)
+        made = self.feed.told.batch(about, lambda: self._lines(events()))
+        if made.events:
+            self.framer.begin()
+        return made
+
+    def _framed(self, events: Sequence[Event]) -> Batch:
+        return told.batch(self._lines(events))
+
+    def _lines(self, events: Sequence[Event]) -> list[bytes]:
+        return [self.framer.event(event) for event in events]
 
 
 def _marks(asked: Options, now: float, end: float, limits: Limits) -> Iterator[float]:

@@ -1,12 +1,12 @@
 """Two states of a list to watch events, and events to the lines of a stream."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from apiserver.wire import items as forms
 from apiserver.wire import table
-from apiserver.wire.items import Item, Type
+from apiserver.wire.items import Item, Key, Type
 from apiserver.wire.listing import select
 from apiserver.wire.negotiate import Form, View
 from apiserver.wire.selectors import Selector
@@ -33,25 +33,51 @@ def initial(state: State, selector: Selector) -> tuple[Event, ...]:
     return tuple(Event(ADDED, item) for item in select(state.items, selector))
 
 
+class Change(NamedTuple):
+    """What became of one object from one state to a later one: not there before, or not after."""
+
+    version: int
+    before: Item | None
+    after: Item | None
+
+
+def changes(before: State, after: State) -> tuple[Change, ...]:
+    """Return every object that is not the same in both, by version then key."""
+    known = {item.key: item for item in before.items}
+    found: list[tuple[int, Key, Change]] = []
+    for item in after.items:
+        key = item.key
+        old = known.pop(key, None)
+        if old is None or old.version != item.version:
+            found.append((item.version, key, Change(item.version, old, item)))
+    for key, old in known.items():
+        gone = after.gone.get(key)
+        version = gone.version if gone else after.version
+        found.append((version, key, Change(version, old, None)))
+    return tuple(change for _, _, change in sorted(found, key=lambda one: one[:2]))
+
+
+def selected(changed: Iterable[Change], selector: Selector) -> tuple[Event, ...]:
+    """Return changes as a watcher with a selector is told of them."""
+    return tuple(event for change in changed if (event := _selected(change, selector)))
+
+
+def _selected(change: Change, selector: Selector) -> Event | None:
+    was = change.before if change.before and _matches(change.before, selector) else None
+    now = change.after if change.after and _matches(change.after, selector) else None
+    if now is not None:
+        return Event(ADDED if was is None else MODIFIED, now)
+    return Event(DELETED, Item(was.row, change.version)) if was is not None else None
+
+
+def _matches(item: Item, selector: Selector) -> bool:
+    row = item.row
+    return selector.is_empty or selector.matches(row.namespace, row.name, row.labels)
+
+
 def difference(before: State, after: State, selector: Selector) -> tuple[Event, ...]:
     """Return what a watcher of `before` must be told to know `after`, by version then key."""
-    known = {item.key: item for item in select(before.items, selector)}
-    fresh = {item.key: item for item in select(after.items, selector)}
-    versions = {item.key: item.version for item in after.items}
-    events = []
-    for key, item in fresh.items():
-        old = known.get(key)
-        if old is None:
-            events.append(Event(ADDED, item))
-        elif old.version != item.version:
-            events.append(Event(MODIFIED, item))
-    for key, item in known.items():
-        if key in fresh:
-            continue
-        gone = after.gone.get(key)
-        version = versions.get(key) or (gone.version if gone else after.version)
-        events.append(Event(DELETED, Item(item.row, version)))
-    return tuple(sorted(events, key=lambda event: (event.item.version, event.item.key)))
+    return selected(changes(before, after), selector)
 
 
 @dataclass(slots=True)
@@ -63,6 +89,16 @@ class Framer:
     view: View
     include: str = "Metadata"
     _begun: bool = field(default=False)
+
+    @property
+    def likeness(self) -> Hashable:
+        """What two streams must have in common for the same events to be the same lines."""
+        begun = self._begun and self.view.form is Form.TABLE
+        return self.view, self.include, begun
+
+    def begin(self) -> None:
+        """Note that an event was sent: a Table's columns were in it."""
+        self._begun = True
 
     def event(self, event: Event) -> bytes:
         """Return the line of an event."""

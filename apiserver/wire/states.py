@@ -7,6 +7,7 @@ the new state's own version; such a state is `shared`, and resuming exactly from
 state before (repeats are allowed, gaps are not).
 """
 
+import operator
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -37,10 +38,13 @@ def first(rows: Iterable[Row], version: int) -> State:
     )
 
 
-def following(before: State, rows: Iterable[Row], version: int, forget: int = 0) -> State | None:
+def following(
+    before: State, rows: Iterable[Row], version: int, *, after: int = 0, forget: int = 0
+) -> State | None:
     """Return the state after `before`, None when nothing changed.
 
-    `version` must be above `before`'s; removals older than `forget` are forgotten.
+    `version` must be above `before`'s and above `after`, up to which readers of `before` were told
+    that they know all; removals older than `forget` are forgotten.
     """
     known = {item.key: item for item in before.items}
     fresh = {row.key: row for row in rows}
@@ -49,7 +53,7 @@ def following(before: State, rows: Iterable[Row], version: int, forget: int = 0)
     order = sorted([*changed, *removed])
     if not order:
         return None
-    lowest = before.version + 1
+    lowest = max(before.version, after) + 1
     numbers = {
         key: max(lowest, version - later)
         for later, key in zip(_down(len(order)), order, strict=True)
@@ -71,22 +75,44 @@ def following(before: State, rows: Iterable[Row], version: int, forget: int = 0)
     )
 
 
-def merged(parts: Iterable[State], version: int, before: State | None) -> State | None:
-    """Return one state over several lists with disjoint keys; None when it is as `before`."""
+def merged(
+    parts: Iterable[State], version: int, before: State | None, forget: int = 0
+) -> State | None:
+    """Return one state over several lists with disjoint keys; None when it is as `before`.
+
+    A part may be one that was forgotten and made anew, with new versions for rows that are as they
+    were, with old ones for rows that come back, and without what went away: here rows keep their
+    version or get the newest, and removals are remembered as `following` remembers them.
+    """
     kept = list(parts)
-    items = tuple(sorted((item for part in kept for item in part.items), key=lambda i: i.key))
+    items = sorted((item for part in kept for item in part.items), key=lambda i: i.key)
     gone = {key: item for part in kept for key, item in part.gone.items()}
     if before is None:
-        return State(version=version, items=items, gone=gone)
-    if items == before.items:
-        return None
+        return State(version=version, items=tuple(items), gone=gone)
     known = {item.key: item for item in before.items}
+    items = [_renumbered(item, known.get(item.key), before.version, version) for item in items]
+    if len(items) == len(known) and all(map(operator.is_, items, before.items)):
+        return None
     present = {item.key for item in items}
+    left = {
+        key: item
+        for key, item in before.gone.items()
+        if key not in present and item.version >= forget
+    }
     for key in known.keys() - present:
-        if key not in gone or gone[key].version <= before.version:
-            gone[key] = Item(known[key].row, version)
-    news = [item.version for item in (*items, *gone.values()) if item.version > before.version]
-    return State(version=version, items=items, gone=gone, shared=_is_shared(news, version))
+        told = gone.get(key)
+        left[key] = (
+            told if told and told.version > before.version else Item(known[key].row, version)
+        )
+    news = [item.version for item in (*items, *left.values()) if item.version > before.version]
+    return State(version=version, items=tuple(items), gone=left, shared=_is_shared(news, version))
+
+
+def _renumbered(item: Item, known: Item | None, before: int, version: int) -> Item:
+    """Return what is known if the row is the same, else the item with a version above `before`."""
+    if known is not None and (known.row is item.row or known.row == item.row):
+        return known
+    return item if item.version > before else Item(item.row, version)
 
 
 def _down(count: int) -> range:
@@ -141,8 +167,20 @@ class History:
                 return entry.state if version <= entry.through else None
         return None
 
+    def after(self, state: State) -> State | None:
+        """Return the state remembered next after one of these, None after the newest.
+
+        A watcher cut in mid-change has seen a part of it. Resumed at the state before, it is led
+        through this one: from there to the newest, what came and went again would not be told, and
+        the part it has seen would stay with it for ever.
+        """
+        return next((e.state for e in self._entries if e.state.version > state.version), None)
+
     def resume(self, version: int) -> State | None:
-        """Return the state from which a watcher at that version misses nothing, None for 410."""
+        """Return the state from which a watcher at that version misses nothing, None for 410.
+
+        What comes next to it is `after` that state, not the newest.
+        """
         entries = list(self._entries)
         for index in range(len(entries) - 1, -1, -1):
             entry = entries[index]

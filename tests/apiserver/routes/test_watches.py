@@ -6,6 +6,7 @@ import json
 import pytest
 
 from apiserver.appkeys import Limits
+from apiserver.wire.frames import Framer
 from gpu import keys
 from tests.apiserver import fakes
 
@@ -88,6 +89,29 @@ async def test_a_watch_from_a_version_replays_what_came_since(watch, face):
     await watch.client.get(A)
     stream = await watch(resourceVersion="100")
     assert await stream.told(1) == [("MODIFIED", "a", 110)]
+
+
+async def test_a_watch_cut_in_mid_change_is_told_of_what_went_away_since(watch, face):
+    await watch.client.get(A)
+    face.source.set(fakes.words_world(tenant_a={"a": "x", "b": "y", "c": "1", "d": "2"}))
+    await watch.client.get(A)
+    face.source.set(fakes.words_world(tenant_a={"a": "x", "b": "y"}))
+    await watch.client.get(A)
+    stream = await watch(resourceVersion="109")
+    assert await stream.told(4) == [
+        ("ADDED", "c", 109),
+        ("ADDED", "d", 110),
+        ("DELETED", "c", 119),
+        ("DELETED", "d", 120),
+    ]
+
+
+async def test_a_change_is_numbered_above_what_was_known_to_be_all(watch, face):
+    face.source.version = 109
+    listed = await (await watch.client.get(A)).json()
+    face.source.set(fakes.words_world(tenant_a={"a": "1", "b": "1"}), 110)
+    stream = await watch(resourceVersion=listed["metadata"]["resourceVersion"])
+    assert await stream.told(2) == [("MODIFIED", "a", 110), ("MODIFIED", "b", 110)]
 
 
 async def test_a_watch_of_all_namespaces_and_one_of_a_namespace_agree_on_versions(watch, face):
@@ -196,6 +220,44 @@ async def test_a_form_that_cannot_be_streamed_is_not_acceptable(watch, accept):
 async def test_shutdown_ends_watches_cleanly(watch, face):
     stream = await watch(resourceVersion="100")
     face.projection.close()
+    assert await stream.next() is None
+
+
+async def test_watches_are_let_go_one_after_another_when_the_process_ends(serve, face, monkeypatch):
+    monkeypatch.setattr("apiserver.routes.watches.random.random", lambda: 0.9)
+    client = await serve(face, limits=Limits(partings=10, parting=0.4))
+    answers = [await client.get(A, params={"watch": "1"}) for _ in range(8)]
+    streams = [Stream(answer) for answer in answers]
+    for stream in streams:
+        await stream.told(2)
+    began = asyncio.get_running_loop().time()
+    face.projection.close()
+    assert [await stream.next() for stream in streams] == [None] * 8
+    assert 0.3 < asyncio.get_running_loop().time() - began < 1.5
+
+
+async def test_what_many_are_told_is_put_into_words_once_for_each_form(watch, face, monkeypatch):
+    made = []
+    told = Framer.event
+    monkeypatch.setattr(
+        Framer, "event", lambda self, event: made.append(event) or told(self, event)
+    )
+    plain = [await watch(resourceVersion="100") for _ in range(10)]
+    tables = [await watch(accept=TABLE, resourceVersion="100") for _ in range(10)]
+    narrow = await watch(resourceVersion="100", labelSelector="vowel")
+    face.source.set(fakes.words_world(tenant_a={"a": "open", "b": "y"}))
+    for stream in (*plain, narrow):
+        await stream.told(1)
+    for stream in tables:
+        assert (await stream.next())["object"]["columnDefinitions"]
+    assert len(made) == 3
+
+
+async def test_a_watcher_left_behind_all_memory_is_let_go(watch, face, monkeypatch):
+    stream = await watch(resourceVersion="100")
+    feed, _, _ = await face.projection.read(fakes.WORDS, "tenant-a")
+    monkeypatch.setattr(type(feed.history), "oldest", 10_000)
+    face.source.set(fakes.words_world(tenant_a={"a": "new", "b": "y"}))
     assert await stream.next() is None
 
 
