@@ -38,13 +38,20 @@ class Judges:
 
 
 JUDGES: Final = web.AppKey("judges", Judges)
+_Validator: Final = jsonschema.validators.extend(  # type: ignore[no-untyped-call]  # it has no types
+    jsonschema.Draft202012Validator,
+    # For JSON Schema 1.0 is an integer. Who reads the body after it was judged takes none.
+    type_checker=jsonschema.Draft202012Validator.TYPE_CHECKER.redefine(
+        "integer", lambda _, value: isinstance(value, int) and not isinstance(value, bool)
+    ),
+)
 
 
 def build() -> Judges:
     """Make the validators of every kind that is described."""
     schemas = document.schemas()
     by_kind = {
-        kind.kind: jsonschema.Draft202012Validator(
+        kind.kind: _Validator(
             {"$ref": f"#/components/schemas/{kind.schema}", "components": {"schemas": schemas}}
         )
         for kind in document.KINDS

@@ -133,9 +133,10 @@ def _watch_causes(options: Options) -> list[Cause]:
             text = f"{name} is forbidden for watch unless sendInitialEvents is provided"
             return [_forbidden(name, text)]
         return []
-    if not options.match:
-        text = f"sendInitialEvents requires setting {name} to {NOT_OLDER_THAN}"
-        return [_forbidden("sendInitialEvents", text)]
-    if options.match != NOT_OLDER_THAN:
-        return [_unsupported(options.match, NOT_OLDER_THAN)]
-    return []
+    if options.match == NOT_OLDER_THAN:
+        return []
+    text = f"sendInitialEvents requires setting {name} to {NOT_OLDER_THAN}"
+    causes = [_forbidden(name, text)]
+    if options.match:
+        causes.append(_unsupported(options.match, NOT_OLDER_THAN))
+    return causes

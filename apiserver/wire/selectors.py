@@ -192,10 +192,8 @@ class _LabelParser:
     def value_set(self) -> frozenset[str]:
         if (part := self.next()) != "(":
             raise BadRequest(_found(part, "'('"))
-        if self.peek() == ")":
-            raise BadRequest("for 'in', 'notin' operators, values set can't be empty")
         values: set[str] = set()
-        word = ""
+        word = ""  # nothing between two commas is the empty value, as upstream reads `()` too
         while True:
             part = self.next()
             if part in {",", ")"}:

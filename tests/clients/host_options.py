@@ -104,7 +104,6 @@ WORDS: Final[Mapping[str, str]] = {
     "format-partialmetadata-list-wrong-kind": "it names a Go type",
     "format-table-includeobject-bogus": "it tells of a conversion that is not made here",
     "query-list-q-labelselector-bogus": "the words of newer apimachinery",
-    "watch-sendinitialevents-bare": "the words of newer apimachinery",
 }
 """Refusals with the recorded status and reason in other words; clients read those two."""
 

@@ -119,6 +119,11 @@ async def test_yaml_is_answered_to_who_asks_for_it(client):
             id="count-is-text",
         ),
         pytest.param(
+            {"spec": {"className": "h100", "count": 1.0}},
+            {"spec.count": "Invalid value: 1.0: must be of type integer"},
+            id="count-is-whole-and-no-integer",
+        ),
+        pytest.param(
             {"spec": {"className": "", "count": 1}},
             {"spec.className": "Invalid value: \"\": '' should be non-empty"},
             id="class-is-empty",

@@ -68,11 +68,13 @@ def test_anything_else_is_true(text):
             id="watch-match",
         ),
         pytest.param(
-            {"watch": "1", "sendInitialEvents": "true"}, ["sendInitialEvents"], id="events-no-match"
+            {"watch": "1", "sendInitialEvents": "true"},
+            ["resourceVersionMatch"],
+            id="events-no-match",
         ),
         pytest.param(
             {"watch": "1", "sendInitialEvents": "true", "resourceVersionMatch": "Exact"},
-            ["resourceVersionMatch"],
+            ["resourceVersionMatch", "resourceVersionMatch"],
             id="events-exact",
         ),
         pytest.param(
