@@ -1,6 +1,6 @@
 """Named health checks, and whether the process is on its way out."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -19,6 +19,19 @@ class Check:
 
 def _fine() -> str:
     return ""
+
+
+def unreachable(
+    kinds: Collection[str], failing: Mapping[str, float], now: float, patience: float
+) -> str:
+    """Return what cannot be read, once that is everything; else an empty string.
+
+    `failing` are kinds and since when, as `now` in seconds. A kind that alone cannot be read cannot be
+    read by any replica, and the whole cluster's namespaces would wait for an API without endpoints;
+    what rests on that kind is answered 503 for itself.
+    """
+    broken = [kind for kind in kinds if kind in failing and now - failing[kind] > patience]
+    return f"cannot be read now: {', '.join(broken)}" if len(broken) == len(kinds) else ""
 
 
 @dataclass(slots=True)

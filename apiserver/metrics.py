@@ -37,6 +37,7 @@ class Metrics:
     write_refusals: Counter
     quarantined_sets: Gauge
     malformed_objects: Gauge
+    unreadable_kinds: Gauge
     unreadable_quotas: Gauge
     holds_not_enforced: Gauge
     pods_at_gate: Gauge
@@ -141,6 +142,12 @@ def create() -> Metrics:
         quarantined_sets=Gauge(
             "cozystack_gpu_quarantined_sets",
             "Sets left alone for a while because their writes were refused.",
+            registry=registry,
+        ),
+        unreadable_kinds=Gauge(
+            "cozystack_gpu_unreadable_kinds",
+            "1 for each kind that kube-apiserver does not let us list or watch now.",
+            ("kind",),
             registry=registry,
         ),
         malformed_objects=Gauge(

@@ -222,6 +222,8 @@ class Observing:
                 self._metrics.units.labels(offer.name, state).set(units)
         for kind in caches.reflectors:
             self._metrics.malformed_objects.labels(kind=kind.kind).set(len(caches[kind].malformed))
+            is_failing = kind.resource in caches.failing
+            self._metrics.unreadable_kinds.labels(kind=kind.kind).set(1 if is_failing else 0)
         stored = next(iter(caches.items(ConfigMap)), None)
         settings, problem = served_settings(stored, Settings())
         self._metrics.settings_valid.set(0 if problem else 1)

@@ -22,7 +22,7 @@ from aiohttp import web
 import policies.keeper
 from apiserver import admissions, app, appkeys, authn, authz, logs, memory, metrics, tls, trust
 from apiserver import teardown as _teardown
-from apiserver.checks import Health
+from apiserver.checks import Health, unreachable
 from apiserver.clock import SystemClock
 from apiserver.computing import Computing
 from apiserver.flags import LogFormat, ServeConfig
@@ -50,7 +50,7 @@ log = structlog.get_logger(__name__)
 SWITCH_INTERVAL: Final = 0.0005
 """Seconds: the pass runs in a thread, and the event loop must get the interpreter back soon."""
 FAILING: Final = 5.0
-"""Seconds a watch may be broken before readiness turns red."""
+"""Seconds all watches may be broken before readiness turns red."""
 TORN_DOWN: Final = 5.0
 """Seconds between looks at whether the release is still being torn down."""
 CONTEND_AGAIN: Final = 1.0
@@ -286,8 +286,7 @@ def _add_checks(process: Process) -> None:
 
     def watched() -> str:
         now = asyncio.get_running_loop().time()
-        broken = [kind for kind, since in caches.failing.items() if now - since > FAILING]
-        return f"cannot be read now: {', '.join(broken)}" if broken else ""
+        return unreachable(kinds_, caches.failing, now, FAILING)
 
     def trusted() -> str:
         return "" if process.trust.loaded else "extension-apiserver-authentication is not read yet"
