@@ -298,6 +298,7 @@ def _add_checks(process: Process) -> None:
     health.add("caches-synced", synced)
     health.add("kube-apiserver", watched)
     health.add("front-proxy-trust", trusted)
+        kinds_ = [kind.resource for kind in caches.reflectors]
     health.add("serving-certificate", certified)
 
 
