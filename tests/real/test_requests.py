@@ -6,8 +6,10 @@ import contextlib
 import pytest
 import pytest_asyncio
 
-from gpu.objects import kinds
+from gpu.cluster import errors
+from gpu.objects import foreseen, kinds, pods
 from tests.real import site as sites
+from tests.real import start_site as starts
 from tests.real import vm_site as vms
 from tests.real.test_vm_faults import (  # noqa: F401 -- both ways pass the same stories
     test_a_cordon_leaves_a_running_guest_and_its_claim_follows_its_stop,
@@ -38,6 +40,8 @@ pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)
 ON = {"binding": "request"}
 REQUEST = ("--binding=request",)
 FLAGS = (*vms.FLAGS, *REQUEST)
+CPU = 64
+"""Of each node, as the simulation makes it."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -52,6 +56,7 @@ async def site(plane):
     yield plane
     for node in vms.NODES:
         await plane.nodes.uncordon(node)
+        await plane.nodes.set_allocatable(node, {"cpu": CPU})
         plane.sim.machine(node).refusals.clear()
     await plane.clear()
 
@@ -125,6 +130,148 @@ async def test_of_two_vms_that_race_for_the_last_unit_one_runs_and_one_is_refuse
     assert "l40s" in await site.refused(loser)
     assert not await site.found(kinds.VMIS, loser)
     assert await site.booked() == {"gpu-3": 4}
+
+
+# What its launcher asks for beside units.
+
+
+def guest(*gpus, **domain):
+    """The domain of a guest, for `make`."""
+    return {"devices": {"gpus": list(gpus)}, "memory": {"guest": "64Mi"}, **domain}
+
+
+def asks(cpu):
+    return {"resources": {"requests": {"cpu": cpu}}}
+
+
+async def test_a_vm_is_pinned_to_the_one_node_that_takes_all_of_it(site):
+    await site.nodes.set_allocatable("gpu-1", {"cpu": 8})
+    there = {"kubernetes.io/hostname": "gpu-2"}
+    await site.make("big", [], domain=guest(unit(), **asks("12")))
+    await site.make("there", [unit()], nodeSelector=there)
+    await site.hold("c", "h100", 1)
+    assert await site.bound(ACME, "c") == "gpu-1"
+    await site.make("moved", [], domain=guest(held("c"), **asks("12")))
+    for name in ("big", "there", "moved"):
+        assert (await site.runs(name))["status"]["nodeName"] == "gpu-2"
+        pod = await site.launcher(name)
+        assert (gates(pod), pins(pod)) == ([], [to_node("gpu-2")])
+    assert await site.bound(ACME, "c") == "gpu-2"
+
+
+async def test_a_vm_that_no_node_takes_is_refused_saying_what_it_lacks(site):
+    await site.make("big", [], domain=guest(unit(), **asks("65")))
+    await site.make("away", [unit()], nodeSelector={"kubernetes.io/hostname": "gpu-3"})
+    words = await site.refused("big")
+    assert "of 2 nodes: 2 lack CPU" in words
+    assert "it asks for 65 CPU" in words
+    assert "of 2 nodes: 2 are left out by its node selector" in await site.refused("away")
+    for name in ("big", "away"):
+        await site.strategy(name, "Halted")
+    await nothing_left(site)
+
+
+FORMS = {
+    "plain": {"domain": guest(unit("l40s"))},
+    "sized": {
+        "domain": guest(
+            unit("l40s"),
+            cpu={"cores": 2, "sockets": 2},
+            memory={"guest": "4Gi"},
+            devices={"gpus": [unit("l40s")], "tpm": {}, "autoattachGraphicsDevice": False},
+        ),
+        "livenessProbe": {"exec": {"command": ["true"]}},
+        "tolerations": [{"key": "mine", "operator": "Exists"}],
+    },
+    "firm": {
+        "domain": guest(
+            unit("l40s"),
+            memory={"guest": "256Mi"},
+            resources={
+                part: {"cpu": "2", "memory": "512Mi", "ephemeral-storage": "10M"}
+                for part in ("requests", "limits")
+            },
+        ),
+        "volumes": [{"name": "root", "containerDisk": {"image": "registry.example/disk:1"}}],
+    },
+    "apart": {
+        "domain": guest(unit("l40s"), cpu={"model": "host-passthrough"}),
+        "affinity": {
+            "podAntiAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": [
+                    {"topologyKey": "rack", "labelSelector": {"matchLabels": {"app": "x"}}}
+                ]
+            }
+        },
+    },
+}
+
+
+async def test_what_is_foreseen_of_a_launcher_is_what_kubevirt_asks_for_or_a_little_more(site):
+    for name, form in FORMS.items():
+        await site.make(name, [], **form)
+    for name in FORMS:
+        await site.runs(name)
+        real = pods.decode(await site.launcher(name))
+        (claim,) = [it for it in await site.of_templates() if user(it) == name]
+        request = claim["status"]["bindRequest"]
+        found = foreseen.launcher(request["launcher"], ACME, request["id"])
+        real_amounts = {it: n for it, n in real.needs.amounts.items() if it != vms.L40S}
+        assert found.needs.amounts.keys() == real_amounts.keys()
+        for amount, wanted in real_amounts.items():
+            more = 16 << 20 if amount == "memory" else 10 if amount == "cpu" else 0
+            assert wanted <= found.needs.amounts[amount] <= wanted + more, (name, amount)
+        assert dict(found.needs.selector) == dict(real.needs.selector)
+        assert found.needs.anti_affinity == real.needs.anti_affinity
+        assert {it.key for it in found.needs.tolerations} <= {
+            it.key for it in real.needs.tolerations
+        }
+        labels = [[it.key for it in term.labels] for term in found.needs.node_terms or ()]
+        terms = [[it.key for it in term.labels] for term in real.needs.node_terms]
+        assert (labels or [[]]) == terms
+        assert found.meta.labels.items() <= real.meta.labels.items()
+
+
+def user(claim):
+    return claim["status"]["attachedTo"]["name"]
+
+
+# Asked without a start, and asked twice.
+
+
+async def test_a_dry_run_writes_nothing(site):
+    await site.hold("c", "h100", 1)
+    before = await site.claims()
+    vmi = starts.a_vmi("web", [held("c"), unit(entry="more")], namespace=ACME)
+    vmi["spec"]["domain"]["memory"] = {"guest": "64Mi"}
+    told = await starts.created(site, vmi, dry_run=True)
+    assert [it["deviceName"] for it in told["spec"]["domain"]["devices"]["gpus"]] == [vms.H100] * 2
+    assert "affinity" not in told["spec"]
+    await site.hold("most", "h100", 3)
+    after = await site.claims()
+    with pytest.raises(errors.Forbidden, match=r"gpu\.cozystack\.io/h100"):
+        await starts.created(site, vmi, dry_run=True)  # its budget is used up
+    assert [it for it in after if it["metadata"]["name"] == "c"] == before
+    assert await site.claims() == after
+
+
+async def test_a_create_that_is_made_again_is_admitted_without_a_new_request(site):
+    """KubeVirt refuses the first one after our webhook has had it bound."""
+    vmi = starts.a_vmi("web", [unit()], namespace=ACME)
+    vmi["spec"]["domain"] |= {"memory": {"guest": "64Mi"}}
+    vmi["spec"]["domain"]["devices"]["disks"] = [{"name": "none", "disk": {}}]
+    with pytest.raises(errors.Invalid, match="disks"):
+        await starts.created(site, vmi)
+    (claim,) = await site.of_templates()
+    first = claim["status"]["bindRequest"]
+    assert (first["result"], claim["status"]["phase"]) == ("Succeeded", "Bound")
+    del vmi["spec"]["domain"]["devices"]["disks"]
+    await starts.created(site, vmi)
+    await site.runs("web")
+    (claim,) = await site.of_templates()
+    assert claim["status"]["bindRequest"] == first
+    pod = await site.launcher("web")
+    assert pins(pod) == [to_node(claim["status"]["nodeName"])]
 
 
 async def test_an_instance_without_a_name_is_refused_saying_why(site):
