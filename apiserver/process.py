@@ -285,6 +285,7 @@ def _add_checks(process: Process) -> None:
         return f"not listed yet: {', '.join(waiting)}" if waiting else ""
 
     def watched() -> str:
+        kinds_ = [kind.resource for kind in caches.reflectors]
         now = asyncio.get_running_loop().time()
         return unreachable(kinds_, caches.failing, now, FAILING)
 
@@ -298,7 +299,6 @@ def _add_checks(process: Process) -> None:
     health.add("caches-synced", synced)
     health.add("kube-apiserver", watched)
     health.add("front-proxy-trust", trusted)
-        kinds_ = [kind.resource for kind in caches.reflectors]
     health.add("serving-certificate", certified)
 
 
