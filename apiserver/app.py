@@ -13,13 +13,14 @@ from apiserver.routes import admission, discovery, health, objects, openapi, que
 BODY_LIMIT: Final = 3 * 1024 * 1024
 
 # What AppRunner must be given beside the application. A watch's handler has to end with its client;
-# a user may be in hundreds of groups, one header line each; kube-apiserver keeps idle connections for
-# 90 s and must be the one to close them.
+# a user may be in a thousand groups, one header line each; selectors and tokens of pages are in the
+# first line; kube-apiserver keeps idle connections for 90 s and must be the one to close them. Headers
+# are kept whole before anybody knows who sends them: together 32 MiB at most.
 RUNNER: Final[dict[str, Any]] = {
     "handler_cancellation": True,
     "keepalive_timeout": 150.0,
-    "max_headers": 4096,
-    "max_field_size": 64 * 1024,
+    "max_headers": 2048,
+    "max_field_size": 16 * 1024,
     "max_line_size": 64 * 1024,
     "access_log": None,
     "auto_decompress": True,

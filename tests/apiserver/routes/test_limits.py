@@ -2,10 +2,13 @@
 
 import asyncio
 
+import aiohttp
 import pytest
+from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
+from apiserver import app
 from apiserver.appkeys import Limits
 from apiserver.identity import NOBODY, User
 from apiserver.lanes import Lane
@@ -81,6 +84,30 @@ async def test_webhooks_in_flight_send_no_question_away(serve, face):
         question = await client.post(f"{ROOT}/namespaces/tenant-a/words", json={})
         held.set()
     assert question.status == 405
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "code"),
+    [
+        pytest.param("", [("X-Remote-Group", f"group-{n}") for n in range(1500)], 200, id="groups"),
+        pytest.param("", [("X-Remote-Group", "x") for _ in range(2100)], 400, id="too-many-groups"),
+        pytest.param("", [("X-Remote-Extra-A", "x" * 16_000)], 200, id="long-value"),
+        pytest.param("", [("X-Remote-Extra-A", "x" * 17_000)], 400, id="too-long-value"),
+        pytest.param(f"?labelSelector=a!={'x' * 60}" + ",b" * 20_000, [], 200, id="long-selector"),
+        pytest.param(f"?labelSelector={'x' * 70_000}", [], 400, id="too-long-selector"),
+    ],
+)
+async def test_heads_of_requests_are_as_long_as_users_need_and_no_longer(path, headers, code):
+    runner = web.AppRunner(fakes.a_face(enabled=False).build(), **app.RUNNER)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        url = f"http://127.0.0.1:{runner.addresses[0][1]}{ROOT}/words{path}"
+        async with aiohttp.ClientSession() as session, session.get(url, headers=headers) as answer:
+            assert answer.status == code
+    finally:
+        await runner.cleanup()
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), max_size=60), st.integers(0, 8))
