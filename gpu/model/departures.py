@@ -5,6 +5,7 @@ is what happens.
 """
 
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -57,7 +58,7 @@ class Departure:
     trouble: Trouble
     guest: Guest
     proof: Proof | None
-    """That no pod of it may run; None while that is not known."""
+    """That no pod of it may run; None while that is not known, or its guest starts or runs."""
 
     @property
     def is_on_its_way(self) -> bool:
@@ -126,20 +127,30 @@ def in_order(
 
     `troubles` are by set id; those that are still borne are left out.
     """
-    snapshot = looking.snapshot
-    departures = [
-        Departure(
-            item=item,
-            claims=keeping.placed(item),
-            trouble=troubles[item.id],
-            guest=guests.of(snapshot, item),
-            proof=guests.proof(looking, item),
-        )
+    return by_turn(
+        _departure(looking, item, troubles[item.id])
         for item in found
         if item.id in troubles and troubles[item.id].is_due(looking.now)
-    ]
+    )
+
+
+def _departure(looking: Witness, item: ClaimSet, trouble: Trouble) -> Departure:
+    guest = guests.of(looking.snapshot, item)
+    # What lives has to be ended first: until then nobody asks for a proof.
+    lives = guest in {Guest.STARTING, Guest.RUNNING}
+    return Departure(
+        item=item,
+        claims=keeping.placed(item),
+        trouble=trouble,
+        guest=guest,
+        proof=None if lives else guests.proof(looking, item),
+    )
+
+
+def by_turn(found: Iterable[Departure]) -> list[Departure]:
+    """Return departures in the order they are served."""
     return sorted(
-        departures,
+        found,
         key=lambda one: (
             one.trouble.cause is Cause.NODE_CORDONED,
             _FIRST[one.guest],
@@ -148,10 +159,19 @@ def in_order(
     )
 
 
-def elsewhere(draft: Draft, one: Departure, memory: Rejections, now: datetime) -> NodeName | None:
-    """Return the node that has room for the whole set, of those that have not refused it lately."""
-    without = reach.rejected(one.item, draft.snapshot, memory, now) | {one.trouble.node}
-    return placement.choose(draft, sets.wants(one.claims), without)
+def elsewhere(
+    draft: Draft,
+    one: Departure,
+    memory: Rejections,
+    now: datetime,
+    closed: AbstractSet[NodeName] = frozenset(),
+) -> NodeName | None:
+    """Return the node that has room for the whole set, of those that have not refused it lately.
+
+    `closed` are nodes that take nothing, whatever the snapshot says of them.
+    """
+    refused = reach.rejected(one.item, draft.snapshot, memory, now)
+    return placement.choose(draft, sets.wants(one.claims), refused | closed | {one.trouble.node})
 
 
 def reserve(draft: Draft, one: Departure, node: NodeName) -> None:

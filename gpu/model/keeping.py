@@ -100,6 +100,11 @@ def placed(item: ClaimSet) -> tuple[GPUClaim, ...]:
     )
 
 
+def leaves_a_cordon(draft: Draft, item: ClaimSet) -> bool:
+    """Say whether no class of a set stays through a cordon."""
+    return all(offer.on_cordon is OnCordon.MOVE for offer in _offers(draft, item))
+
+
 def degraded_since(claims: Iterable[GPUClaim], cause: Cause | None = None) -> datetime | None:
     """Return since when the first of these claims says so, for a cause or for any of them."""
     reasons = {item.value for item in CAUSES} if cause is None else {cause.value}
@@ -147,7 +152,7 @@ def _on_node(
         yield from _tainted(asked, node, found, grace)
     if node.cordoned:
         cordoned = asked.trouble(Cause.NODE_CORDONED, None, 0)
-        yield from ((item, cordoned) for item in found if _leaves_a_cordon(draft, item))
+        yield from ((item, cordoned) for item in found if leaves_a_cordon(draft, item))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,10 +240,6 @@ def _tainted(
             since = asked.clock(Cause.NODE_TAINTED)
             borne = grace.degraded if passes else 0
             yield item, asked.trouble(Cause.NODE_TAINTED, since, borne)
-
-
-def _leaves_a_cordon(draft: Draft, item: ClaimSet) -> bool:
-    return all(offer.on_cordon is OnCordon.MOVE for offer in _offers(draft, item))
 
 
 def _offers(draft: Draft, item: ClaimSet) -> list[GPUClass]:
