@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from gpu import keys
-from openapi import meta, offers, options, orderreviews, quotareviews, quotas
+from openapi import explanations, meta, offers, options, orderreviews, quotareviews, quotas
 from openapi.meta import Schema
 
 GROUP: Final = keys.CATALOG_GROUP
@@ -31,6 +31,7 @@ class Kind:
 
 
 KINDS: Final = (
+    Kind(plural="explanations", kind="Explanation", schema=explanations.KIND),
     Kind(plural="gpuoffers", kind="GPUOffer", schema=offers.KIND),
     Kind(plural="options", kind="Option", schema=options.KIND),
     Kind(plural="orderreviews", kind="OrderReview", schema=orderreviews.KIND, is_question=True),
@@ -91,6 +92,7 @@ def schemas() -> dict[str, Schema]:
     """Return every schema by name, lists included, in v3 form."""
     found = {
         **meta.SCHEMAS,
+        **explanations.SCHEMAS,
         **offers.SCHEMAS,
         **options.SCHEMAS,
         **orderreviews.SCHEMAS,

@@ -1,36 +1,43 @@
-"""Why a claim waits: reasons with numbers, its place in the queue, what single change would let it in.
+"""Why a claim waits: reasons, nodes by reason, its place in the queue, what single change would let it in.
 
-Computed when somebody reads it, by the walk that the binder makes, so it says what the binder would
-decide now. Nothing in it is another tenant's, and no node has a name.
+Computed when somebody reads it, of the queue as it stands once every order that can be bound is: so it
+says what the binder says of what is left. Nothing in it is another tenant's, and no node has a name.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import Final
 
-from gpu.model import coverage, eligibility, mates, orders, placement, reach, refusals, sets, turns
-from gpu.model.orders import Accepted, Order, Refused, Verdict
+from gpu.model import (
+    coverage,
+    eligibility,
+    mates,
+    orders,
+    placement,
+    rejections,
+    remedies,
+    sets,
+    standing,
+    waiters,
+)
+from gpu.model.gate_reasons import ClaimsUnreadable, GateReason
+from gpu.model.orders import Accepted
 from gpu.model.placement import Wants
 from gpu.model.reach import Reach
-from gpu.model.refusals import Refusal
+from gpu.model.refusals import NoNodeForSet, Refusal
+from gpu.model.remedies import Case
 from gpu.model.snapshot import Draft, Snapshot
-from gpu.model.turns import Turn
+from gpu.model.standing import Kind
+from gpu.model.waiters import LostSet, Queued, Waiters
+from gpu.model.ways import Remedy, Way
 from gpu.objects import meta
 from gpu.objects.claims import GPUClaim, Phase
 from gpu.objects.meta import ObjectKey
-from gpu.units import ClassName, NodeName, ResourceName, TenantName, Units
+from gpu.units import ClassName, NodeName, ResourceName, TenantName
 
-WAITING = "Waiting"
-
-
-class Queued(StrEnum):
-    """Place in the queue of its resource; not told more exactly."""
-
-    FIRST = "First"
-    UNDER_10 = "Under10"
-    UNDER_100 = "Under100"
-    MORE = "More"
+LOST: Final = "Lost"
 
 
 class NodeReason(StrEnum):
@@ -53,171 +60,261 @@ class NodeReason(StrEnum):
     HAS_ROOM = "HasRoom"
 
 
-class Way(StrEnum):
-    """A single change that would let it in."""
-
-    MORE_BUDGET = "MoreBudget"
-    """`tenant` gets `units` more under `key`."""
-    BUDGET_ABOVE = "BudgetAbove"
-    """`tenant`, above the orderer, leaves more under `key`; how much is not the orderer's to know."""
-    ROOM_ON_A_NODE = "RoomOnANode"
-    """One node that takes it has `units` of `key`, a resource, free; all of these at once."""
-    ORDER_LESS = "OrderLess"
-    """An order of `units` instead."""
-    UNRETIRE = "Unretire"
-    PERMIT = "Permit"
-    """KubeVirt permits `key`, the resource."""
-    ENTITLE = "Entitle"
-    """`tenant` is entitled to vGPU classes."""
-    STOP_VM = "StopVM"
-    """Its VM is known to have ended: another node has room."""
-    NAME_ALONE = "NameAlone"
-    """No VM names it together with claims that are elsewhere."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Remedy:
-    """One way to let a claim in, all else as it is."""
-
-    way: Way
-    key: str = ""
-    units: int = 0
-    tenant: str = ""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """Why one claim waits, as things are now."""
+    """Why one claim or one VM waits, as things are now."""
 
-    claim: ObjectKey
-    phase: Phase
-    class_name: ClassName
-    count: Units
+    key: ObjectKey
+    uid: str
+    created: datetime
+    is_vm: bool = False
+    """It is a VMI that waits at the gate and has no claim yet."""
+    phase: Phase | None = None
+    """Of a claim."""
+    wants: Wants
+    """Units of each class that it asks for itself."""
     since: datetime
-    """When it began to wait, as its status says; else when it was ordered."""
-    queued: Queued
-    refusals: tuple[Refusal, ...]
-    """As in its status, with numbers; empty when the next pass binds it."""
-    nodes: tuple[tuple[NodeReason, int], ...]
-    """How many nodes have which first reason, by reason."""
-    remedies: tuple[Remedy, ...]
-    """Each would do by itself; empty when it takes more than one change."""
+    """When it began to wait, as its status says; else when it was made."""
+    queued: Queued | None = None
+    """None of a claim that holds its units still."""
+    reasons: tuple[GateReason, ...] = ()
+    """Every one; empty when the next pass binds it, or would if it could be stored."""
+    write_refused: str = ""
+    """Its placement is not stored: the words with which the claim says so."""
+    nodes: tuple[tuple[NodeReason, int], ...] = ()
+    """How many nodes have which first reason, by reason; of what lacks room alone."""
+    remedies: tuple[Remedy, ...] = ()
+    """Each would do by itself."""
+
+    @property
+    def stands(self) -> tuple[Kind, ...]:
+        """Kinds of reasons that stand where no single change would do, the first two."""
+        if self.remedies or not self.reasons:
+            return ()
+        return standing.kinds(self.reasons)
 
 
-def explanations(snapshot: Snapshot, tenant: TenantName) -> tuple[Explanation, ...]:
-    """Return why each claim of a tenant waits that is Lost or an order, Lost ones first, by age."""
-    return tuple(_walk(snapshot, lambda claim: claim.tenant == tenant))
+def explanations(
+    snapshot: Snapshot, tenant: TenantName, *, unreadable: bool = False
+) -> tuple[Explanation, ...]:
+    """Return why each claim of a tenant waits that is Lost or an order, and which cannot be stored.
+
+    `unreadable`: some claim of the cluster cannot be read, so nothing is placed.
+    """
+    line = waiters.of(snapshot)
+    lost = (
+        _of_lost(snapshot, line, claim, found)
+        for found in line.lost
+        for claim in found.claims
+        if claim.tenant == tenant
+    )
+    ordered = line.orders.get(tenant, [])
+    unstored = (_told(claim) for claim in line.unstored if claim.tenant == tenant)
+    found = (*lost, *_of_orders(snapshot, line, ordered), *unstored)
+    return tuple(map(_held_up, found)) if unreadable else found
 
 
 def explain(snapshot: Snapshot, key: ObjectKey) -> Explanation | None:
     """Return why one claim waits; None when it does not, or waits for its VM only."""
-    return next(_walk(snapshot, lambda claim: claim.key == key), None)
+    found = explanations(snapshot, TenantName(key.namespace))
+    return next((one for one in found if one.key == key), None)
 
 
-def _walk(snapshot: Snapshot, is_asked: Callable[[GPUClaim], bool]) -> Iterator[Explanation]:
-    """Go through Lost sets and orders as a pass does, each judged behind those before it."""
-    draft = snapshot.draft()
-    before: dict[ResourceName, int] = {}
-    for turn in turns.turns(draft, reach.by_record(draft)):
-        for claim in filter(is_asked, turn.claims):
-            yield _of_lost(draft, turn, claim, before)
-        _count(snapshot, turn.claims, before)
-    for claim in orders.waiting(draft):
-        order = orders.of(claim, mates.of(draft, claim))
-        verdict = orders.judge(draft, order)
-        if is_asked(claim):
-            yield _of_order(draft, claim, order, orders.check(draft, order), before)
-        if isinstance(verdict, Accepted):
-            for one in (*verdict.gathered, claim):
-                draft.bind(one, verdict.node)
-        _count(snapshot, (claim,), before)
+def since(claim: GPUClaim) -> datetime:
+    """Return since when a claim waits, is Lost or is not stored elsewhere."""
+    for kind in (waiters.WAITING, LOST, waiters.DEGRADED):
+        told = meta.condition(claim.conditions, kind)
+        if told is not None and told.since is not None:
+            return told.since
+    return claim.meta.created
 
 
-def _count(
-    snapshot: Snapshot, claims: tuple[GPUClaim, ...], before: dict[ResourceName, int]
-) -> None:
-    for claim in claims:
-        offer = snapshot.classes.get(claim.class_name)
-        if offer is not None:
-            before[offer.resource] = before.get(offer.resource, 0) + 1
-
-
-def _of_lost(
-    draft: Draft, turn: Turn, claim: GPUClaim, before: dict[ResourceName, int]
+def _told(
+    claim: GPUClaim,
+    line: Waiters | None = None,
+    reasons: tuple[Refusal, ...] = (),
+    nodes: tuple[tuple[NodeReason, int], ...] = (),
+    found: tuple[Remedy, ...] = (),
 ) -> Explanation:
-    asked = sets.wants(turn.claims)
-    return _explanation(
-        draft,
-        claim,
-        before,
-        refused=turn.refusals,
-        nodes=_nodes(draft, asked, turn.reach),
-        remedies=tuple(_of_turn(draft, turn, asked)),
+    return Explanation(
+        key=claim.key,
+        uid=claim.meta.uid,
+        created=claim.meta.created,
+        phase=claim.phase,
+        wants={claim.class_name: claim.count},
+        since=since(claim),
+        queued=line.places.get((False, claim.key), Queued.FIRST) if line else None,
+        reasons=reasons,
+        write_refused="" if reasons else _refused(claim),
+        nodes=nodes,
+        remedies=found,
     )
 
 
-def _of_order(
-    draft: Draft, claim: GPUClaim, order: Order, verdict: Verdict, before: dict[ResourceName, int]
-) -> Explanation:
+def _refused(claim: GPUClaim) -> str:
+    """Return what a claim says of a placement that is not stored; empty when it says no such thing."""
+    kind = waiters.DEGRADED if claim.phase is Phase.BOUND else waiters.WAITING
+    told = meta.condition(claim.conditions, kind)
+    return told.message if told is not None and waiters.is_unstored(claim) else ""
+
+
+def _held_up(found: Explanation) -> Explanation:
+    return Explanation(
+        key=found.key,
+        uid=found.uid,
+        created=found.created,
+        is_vm=found.is_vm,
+        phase=found.phase,
+        wants=found.wants,
+        since=found.since,
+        queued=found.queued,
+        reasons=(ClaimsUnreadable(),),
+    )
+
+
+# Lost claims.
+
+
+def _of_lost(snapshot: Snapshot, line: Waiters, claim: GPUClaim, found: LostSet) -> Explanation:
+    draft, asked = orders.queued(snapshot), sets.wants(found.claims)
+    if not found.refusals:
+        return _told(claim, line)
+    return _told(
+        claim,
+        line,
+        found.refusals,
+        _counted(draft, asked, found.reach, _earmarked(line, found)),
+        tuple(_of_turn(draft, line, found)),
+    )
+
+
+def _earmarked(line: Waiters, found: LostSet) -> frozenset[ResourceName]:
+    """Return the resources of which any node that is kept is kept for this set."""
+    own: set[ResourceName] = set(found.resources)
+    for one in line.lost:
+        if one is found:
+            break
+        if one.refusals and not one.reach.is_tied:
+            own -= one.resources
+    return frozenset(own)
+
+
+def _of_turn(draft: Draft, line: Waiters, found: LostSet) -> Iterator[Remedy]:
+    """Yield what would let a Lost set in."""
+    if found.would_move:
+        yield Remedy(way=Way.STOP_VM)
+    asked = sets.wants(found.claims)
+    is_known = all(name in draft.snapshot.classes for name in asked)
+    if found.reach.is_tied or not is_known or found.reach.without:
+        return
+    if _earmarked(line, found) != found.resources or any(one.has_lost for one in line.others):
+        return
+    oldest = found.claims[0]
+    case = Case(
+        draft=draft,
+        waiters=line,
+        turn=(False, oldest.age),
+        tenant=oldest.tenant,
+        wants=asked,
+        reasons=found.refusals,
+        check=lambda: False,
+    )
+    yield from remedies.of_room(case, is_lost=True)
+
+
+# Orders.
+
+
+def _of_orders(snapshot: Snapshot, line: Waiters, claims: list[GPUClaim]) -> Iterator[Explanation]:
+    draft = orders.queued(snapshot)
+    refused = snapshot.memo.refused
+    cases = {claim.key: _case(draft, line, claim, refused.get(claim.key, ())) for claim in claims}
+    budgets = remedies.of_budgets(filter(None, cases.values()))
+    for claim in claims:
+        why, case = refused.get(claim.key, ()), cases[claim.key]
+        if case is None:
+            yield _told(claim, line, why)
+            continue
+        others = case.beside
+        found = _beside(case, claim, others) if others else _alone(case, claim)
+        cured = budgets.get(case.turn)
+        nodes = _nodes(draft, line, case.wants) if _lacks_room(why) else ()
+        yield _told(claim, line, why, nodes, (*filter(None, [cured]), *found))
+
+
+def _case(draft: Draft, line: Waiters, claim: GPUClaim, why: tuple[Refusal, ...]) -> Case | None:
+    """Return an order as remedies are looked for; None when it is bound next, or its class unknown."""
+    order = orders.of(claim, mates.of(draft, claim))
     asked: dict[ClassName, int] = {claim.class_name: claim.count}
     if order.mates:
         asked = dict(mates.together(order.mates, asked))
-    refused = verdict.refusals if isinstance(verdict, Refused) else ()
-    return _explanation(
-        draft,
-        claim,
-        before,
-        refused=refused,
-        nodes=_nodes(draft, asked, Reach()),
-        remedies=tuple(_remedies(draft, order, verdict, asked))
-        if isinstance(verdict, Refused)
-        else (),
+    if not why or any(name not in draft.snapshot.classes for name in asked):
+        return None
+    return Case(
+        draft=draft,
+        waiters=line,
+        turn=(True, claim.age),
+        tenant=claim.tenant,
+        wants=asked,
+        reasons=why,
+        check=lambda: isinstance(orders.judge(draft, order), Accepted),
+        beside=order.mates,
     )
 
 
-def _explanation(
-    draft: Draft,
-    claim: GPUClaim,
-    before: dict[ResourceName, int],
-    *,
-    refused: tuple[Refusal, ...],
-    nodes: tuple[tuple[NodeReason, int], ...],
-    remedies: tuple[Remedy, ...],
-) -> Explanation:
-    offer = draft.snapshot.classes.get(claim.class_name)
-    told = meta.condition(claim.conditions, WAITING)
-    return Explanation(
-        claim=claim.key,
-        phase=claim.phase,
-        class_name=claim.class_name,
-        count=claim.count,
-        since=(told.since if told else None) or claim.meta.created,
-        queued=_queued(before.get(offer.resource, 0) if offer else 0),
-        refusals=refused,
-        nodes=nodes,
-        remedies=remedies,
-    )
+def _lacks_room(found: tuple[Refusal, ...]) -> bool:
+    return any(isinstance(one, waiters.OfRoom) for one in found)
 
 
-def _queued(older: int) -> Queued:
-    if not older:
-        return Queued.FIRST
-    if older < 10:  # noqa: PLR2004 - as Queued says
-        return Queued.UNDER_10
-    return Queued.UNDER_100 if older < 100 else Queued.MORE  # noqa: PLR2004 - as Queued says
+def _alone(case: Case, claim: GPUClaim) -> Iterator[Remedy]:
+    yield from remedies.of(case)
+    yield from remedies.instead(case, claim)
 
 
-def _nodes(draft: Draft, asked: Wants, where: Reach) -> tuple[tuple[NodeReason, int], ...]:
+def _beside(case: Case, claim: GPUClaim, others: tuple[GPUClaim, ...]) -> Iterator[Remedy]:
+    """Yield what lets in an order that a VM names: room for all of them, or being alone."""
+    is_roomless = isinstance(case.reasons[0], NoNodeForSet) and len(case.reasons) == 1
+    alone = {claim.class_name: claim.count}
+    is_free = claim.attached_to is None and placement.choose(case.draft, alone) is not None
+    if is_roomless and is_free:
+        yield Remedy(way=Way.NAME_ALONE)
+    if not is_roomless:
+        yield from remedies.of(case)
+        return
+    is_whole = len({coverage.node_held(mate) for mate in others} - {None}) == 1
+    is_idle = all(mate.phase is Phase.BOUND and mate.attached_to is None for mate in others)
+    is_welcome = not rejections.skipped(others, case.draft.snapshot.nodes, None)
+    if is_whole and is_idle and is_welcome:
+        yield from remedies.of_room(case)
+
+
+# Nodes.
+
+
+def _nodes(draft: Draft, line: Waiters, asked: Wants) -> tuple[tuple[NodeReason, int], ...]:
+    """Return how many nodes have which first reason, for an order; found once for all that ask the same."""
+    same = frozenset(asked.items())
+    if same not in line.nodes:
+        line.nodes[same] = _counted(draft, asked, Reach(), frozenset())
+    return tuple((NodeReason(reason), count) for reason, count in line.nodes[same])
+
+
+def _counted(
+    draft: Draft, asked: Wants, where: Reach, own: frozenset[ResourceName]
+) -> tuple[tuple[NodeReason, int], ...]:
+    """Return how many nodes have which first reason; a node kept for one of `own` is kept for it."""
     found: dict[NodeReason, int] = {}
     if any(name not in draft.snapshot.classes for name in asked):
         return ()
     for node in draft.snapshot.nodes:
-        reason = _why_not(draft, asked, where, node)
+        reason = _why_not(draft, asked, where, node, own)
         found[reason] = found.get(reason, 0) + 1
     return tuple(sorted(found.items()))
 
 
-def _why_not(draft: Draft, asked: Wants, where: Reach, node: NodeName) -> NodeReason:
+def _why_not(
+    draft: Draft, asked: Wants, where: Reach, node: NodeName, own: frozenset[ResourceName]
+) -> NodeReason:
     snapshot = draft.snapshot
     if where.is_tied and node != where.home:
         return NodeReason.NOT_ITS_GUESTS
@@ -228,73 +325,20 @@ def _why_not(draft: Draft, asked: Wants, where: Reach, node: NodeName) -> NodeRe
             return NodeReason(barred.value)
     if node in where.without and not where.is_tied:
         return NodeReason.REJECTED
-    return _short(draft, placement.by_resource(draft, asked), node)
+    return _short(draft, placement.by_resource(draft, asked), node, own)
 
 
-def _short(draft: Draft, units: Mapping[ResourceName, int], node: NodeName) -> NodeReason:
+def _short(
+    draft: Draft,
+    units: Mapping[ResourceName, int],
+    node: NodeName,
+    own: frozenset[ResourceName],
+) -> NodeReason:
     """Return whether a node that takes such sets has room for one."""
-    if any(draft.earmarks.get(resource) == node for resource in units):
+    if any(draft.earmarks.get(name) == node for name in units if name not in own):
         return NodeReason.KEPT
-    if any(draft.snapshot.capacities[resource][node] < count for resource, count in units.items()):
+    if any(draft.snapshot.capacities[name][node] < count for name, count in units.items()):
         return NodeReason.TOO_SMALL
-    if any(draft.ledger.room(node, resource) < count for resource, count in units.items()):
+    if any(draft.ledger.room(node, name) < count for name, count in units.items()):
         return NodeReason.TOO_FULL
     return NodeReason.HAS_ROOM
-
-
-def _of_turn(draft: Draft, turn: Turn, asked: Wants) -> Iterator[Remedy]:
-    """Yield what would let a Lost set in."""
-    if turn.node is not None or any(name not in draft.snapshot.classes for name in asked):
-        return
-    if turn.reach.is_tied:
-        if placement.choose(draft, asked, turn.reach.without) is not None:
-            yield Remedy(way=Way.STOP_VM)
-        return
-    yield from _room(draft, asked)
-
-
-def _room(draft: Draft, asked: Wants) -> Iterator[Remedy]:
-    for resource, units in sorted(placement.by_resource(draft, asked).items()):
-        yield Remedy(way=Way.ROOM_ON_A_NODE, key=resource, units=units)
-
-
-def _remedies(draft: Draft, order: Order, verdict: Refused, asked: Wants) -> Iterator[Remedy]:
-    """Yield what would let an order in: what cures its only refusal, or a smaller order."""
-    if not order.mates and 0 < verdict.would_fit < order.count:
-        yield Remedy(way=Way.ORDER_LESS, units=verdict.would_fit)
-    if len(verdict.refusals) != 1:
-        return
-    (refusal,) = verdict.refusals
-    match refusal:
-        case refusals.OverBudget(own=True):
-            more = refusal.used + refusal.wanted - refusal.hard
-            yield Remedy(way=Way.MORE_BUDGET, key=refusal.key, units=more, tenant=refusal.tenant)
-        case refusals.OverBudget():
-            yield Remedy(way=Way.BUDGET_ABOVE, key=refusal.key, tenant=refusal.tenant)
-        case refusals.ClassRetired(name):
-            yield Remedy(way=Way.UNRETIRE, key=name)
-        case refusals.NotPermitted(_, resource):
-            yield Remedy(way=Way.PERMIT, key=resource)
-        case refusals.NotEntitled(_, tenant):
-            yield Remedy(way=Way.ENTITLE, tenant=tenant)
-        case refusals.NoNodeForSet():
-            yield from _beside(draft, order, asked)
-        case (
-            refusals.NoNodeServes()
-            | refusals.NoNodeEligible()
-            | refusals.NoFreeUnits()
-            | refusals.NoNodeAccepts()
-        ):
-            yield from _room(draft, asked)
-        case _:
-            return
-
-
-def _beside(draft: Draft, order: Order, asked: Wants) -> Iterator[Remedy]:
-    """Yield what lets in an order that a VM names: room for all of them, or being alone."""
-    if placement.choose(draft, {order.class_name: order.count}) is not None:
-        yield Remedy(way=Way.NAME_ALONE)
-    is_whole = len({coverage.node_held(mate) for mate in order.mates} - {None}) == 1
-    is_idle = all(mate.phase is Phase.BOUND and mate.attached_to is None for mate in order.mates)
-    if is_whole and is_idle:
-        yield from _room(draft, asked)
