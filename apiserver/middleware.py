@@ -29,6 +29,7 @@ _COMPONENT: Final = "cozystack-gpu"
 _MOST_ID: Final = 64
 _GONE: Final = 499
 """What is counted where the client hung up; nobody is answered it."""
+_WATCHED: Final = 200
 _READING: Final = frozenset({"GET", "HEAD"})
 
 log = structlog.get_logger(__name__)
@@ -80,10 +81,12 @@ def _count(
     labels = request_labels(request, about)
     dry = "All" if request.query.get("dryRun") == bodies.ALL else ""
     served = request.app[appkeys.SERVICES].metrics.served
+    if about is not None and about.is_long and code == _GONE:
+        code = _WATCHED  # leaving is how a watch ends
     served.requests.labels(*labels, dry, str(code)).inc()
-    if code == _GONE:
-        served.aborts.labels(*labels).inc()
     if about is None or not about.is_long:
+        if code == _GONE:
+            served.aborts.labels(*labels).inc()
         served.request_seconds.labels(*labels, dry).observe(took)
         served.sli_seconds.labels(*labels, dry).observe(took)
     body = response.body if isinstance(response, web.Response) else None

@@ -1,5 +1,7 @@
 """Metrics of requests: upstream's names, and labels that no caller can make many of."""
 
+import asyncio
+
 import pytest
 
 from apiserver.authz import Authorizer
@@ -104,3 +106,30 @@ async def test_who_asked_and_whether_they_may_is_counted(serve, face):
         value(text, "apiserver_delegated_authz_request_total", code=c) for c in ("201", "<error>")
     ]
     assert codes == [2, 1]
+
+
+async def test_leaving_ends_a_watch_and_aborts_anything_else(serve, face):
+    client = await serve(face)
+    watch = await client.get(f"{ROOT}/words?watch=1")
+    await watch.content.readline()
+    watch.close()
+    face.access.require = never
+    with pytest.raises(asyncio.TimeoutError):
+        async with asyncio.timeout(0.1):
+            await client.get(f"{ROOT}/words")
+    face.access.require = fakes.FakeAccess().require
+    for _ in range(50):
+        text = await text_of(client)
+        if value(text, "apiserver_request_aborts_total"):
+            break
+        await asyncio.sleep(0.02)
+    assert value(text, "apiserver_request_total", verb="WATCH", code="200") == 1
+    assert value(text, "apiserver_request_total", verb="LIST", code="499") == 1
+    assert value(text, "apiserver_request_aborts_total", verb="LIST") == 1
+    assert value(text, "apiserver_request_aborts_total") == 1
+    assert "_created" not in text
+
+
+async def never(user, attributes):
+    del user, attributes
+    await asyncio.Event().wait()
