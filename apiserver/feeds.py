@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from apiserver.rendered import Rendered
 from apiserver.resources.base import Resource
 from apiserver.told import Told
 from apiserver.wire import states
@@ -42,6 +43,7 @@ class Feed:
     last_read: float = float("-inf")
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     told: Told = field(default_factory=Told)
+    rendered: Rendered = field(default_factory=Rendered)
 
     @property
     def is_merged(self) -> bool:
@@ -62,6 +64,7 @@ class Feed:
             return
         self.history.add(state, adjacent=adjacent)
         self.told.forget()
+        self.rendered.forget()
         self.announce()
 
 

@@ -9,8 +9,8 @@ its way any more.
 """
 
 import asyncio
-import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, Protocol, Unpack
 
 from gpu.cluster import errors
@@ -59,6 +59,28 @@ class Api(Protocol):
         """List objects; `limit=1` is all that is asked here."""
 
 
+@dataclass(slots=True, eq=False)
+class _Kept:
+    """One kind's store, and how far that kind was seen to be past it."""
+
+    kind: Kind
+    store: Store[Any]
+    proved: int = -1
+    """Where the kind stood when it was asked last; -1 before that."""
+    known: int = 0
+    """The newest version that a direct read has shown."""
+
+    @property
+    def reached(self) -> int:
+        """The version up to which the kind is known."""
+        return max(self.store.resource_version, self.proved)
+
+    @property
+    def has_arrived(self) -> bool:
+        """Say whether the store shows all there was when the kind was asked."""
+        return 0 <= self.proved <= self.store.resource_version
+
+
 class CachesSource:
     """Everything the projection needs of the caches (projection.Source)."""
 
@@ -66,9 +88,9 @@ class CachesSource:
         self._caches = caches
         self._api = api
         self._live = Live(caches)
-        self._proved: dict[Kind, int] = {}
-        self._known: dict[Kind, int] = {}
-        """The newest version of each kind that a direct read has shown."""
+        # Gone through with each request: looked up by kind, most of that would be hashing kinds.
+        self._each = tuple(_Kept(kind, caches[kind]) for kind in caches.reflectors)
+        self._by_kind = {each.kind: each for each in self._each}
         self._slots = asyncio.Semaphore(in_flight)
 
     @property
@@ -81,7 +103,7 @@ class CachesSource:
         """The highest version every served source has reached; 0 before the first lists."""
         if not self.synced:
             return 0
-        return min((self._reached(kind) for kind in self._kinds()), default=0)
+        return min((each.reached for each in self._each if each.store.has_synced), default=0)
 
     def world(self) -> World:
         """Return everything as the watches have shown it so far."""
@@ -93,43 +115,44 @@ class CachesSource:
 
     async def progress(self) -> None:
         """Ask every kind that lags behind the foremost where it stands. Raises ApiError."""
-        foremost = max((self._caches[kind].resource_version for kind in self._kinds()), default=0)
+        synced = self._synced()
+        foremost = max((each.store.resource_version for each in synced), default=0)
         async with asyncio.TaskGroup() as tasks:
-            for kind in self._kinds():
-                if self._reached(kind) < foremost or foremost <= self.resource_version:
-                    tasks.create_task(self._ask(kind))
-        await self._silence(self._kinds())
+            for each in synced:
+                if each.reached < foremost or foremost <= self.resource_version:
+                    tasks.create_task(self._ask(each))
+        await self._silence(self._synced())
 
     async def prove(self, view: type[HasMeta]) -> None:
         """Have one kind catch up with now, whatever the others do; at once if it is not served.
 
         Raises ApiError.
         """
-        kind = self._caches.kind(view)
-        if self._caches[kind].has_synced:
-            await self._ask(kind)
+        each = self._kept(view)
+        if each.store.has_synced:
+            await self._ask(each)
             # Of a watch that is not open silence says nothing.
-            await _until(lambda: self.is_live(view) or self._has_arrived(kind))
-            await self._silence((kind,))
+            await _until(lambda: self.is_live(view) or each.has_arrived)
+            await self._silence((each,))
 
     def is_live(self, view: type[HasMeta]) -> bool:
         """Say whether what is written of a kind is known to come here by itself, as it is written."""
-        kind = self._caches.kind(view)
-        store, reflector = self._caches[kind], self._caches.reflectors[kind]
+        each = self._kept(view)
+        store, reflector = each.store, self._caches.reflectors[each.kind]
         if not store.served:
             return True  # nothing can be written
         is_open = store.has_synced and reflector.is_watching and reflector.failing_since is None
-        return is_open and store.resource_version >= self._known.get(kind, 0)
+        return is_open and store.resource_version >= each.known
 
     async def settle(self, views: Sequence[type[HasMeta]], until: float) -> None:
         """Wait until a loop time, then for silence of kinds that are live; for a moment only.
 
         What was written before and did not lag by more than that is shown then.
         """
-        kinds = [self._caches.kind(view) for view in views]
+        kept = [self._kept(view) for view in views]
         await asyncio.sleep(until - SILENCE - asyncio.get_running_loop().time())
         for _ in range(_SETTLING_LOOKS):
-            if await self._is_silent(kinds):
+            if await _is_silent(kept):
                 return
 
     async def read(self, view: type[HasMeta], key: ObjectKey) -> None:
@@ -137,61 +160,60 @@ class CachesSource:
 
         Raises ApiError.
         """
-        kind = self._caches.kind(view)
-        store = self._caches[kind]
+        each = self._kept(view)
+        store = each.store
         if not store.has_synced or key.name in _NO_NAMES or key.namespace in _NO_NAMES - {""}:
             return
         before = store.get(key)
         try:
             async with self._slots:
-                found = await self._api.get(kind, key.name, key.namespace or None)
+                found = await self._api.get(each.kind, key.name, key.namespace or None)
         except errors.NotFound:
             await _until(lambda: _is_other(store, before))
             return
         version = int(found["metadata"]["resourceVersion"])
-        self._known[kind] = max(self._known.get(kind, 0), version)
+        each.known = max(each.known, version)
         await _until(lambda: _has_come_to(store, key, version))
 
-    async def _silence(self, kinds: Sequence[Kind]) -> None:
+    async def _silence(self, kept: Sequence[_Kept]) -> None:
         """Wait for events on their way: a list is answered before the last of them is read here.
 
         One that came after its version was published would have to wait for the next version. Nothing
         is on its way to a cache that has come as far as its list.
         """
         for _ in range(_MOST_LOOKS):
-            if all(map(self._has_arrived, kinds)) or await self._is_silent(kinds):
+            if all(each.has_arrived for each in kept) or await _is_silent(kept):
                 return
 
-    async def _is_silent(self, kinds: Sequence[Kind]) -> bool:
-        """Look twice, and say whether nothing came in between that would have been read."""
-        loop = asyncio.get_running_loop()
-        before, began = self._come_to(kinds), loop.time()
-        await asyncio.sleep(SILENCE)
-        return loop.time() - began < LATE and self._come_to(kinds) == before
-
-    def _come_to(self, kinds: Sequence[Kind]) -> list[int]:
-        return [self._caches[kind].resource_version for kind in kinds]
-
-    def _has_arrived(self, kind: Kind) -> bool:
-        return self._caches[kind].resource_version >= self._proved.get(kind, math.inf)
-
-    async def _ask(self, kind: Kind) -> None:
+    async def _ask(self, each: _Kept) -> None:
         async with self._slots:
-            scope = _SCOPES[kind]
+            scope = _SCOPES[each.kind]
             page = await self._api.list(
-                kind,
+                each.kind,
                 scope.namespace,
                 limit=1,
                 label_selector=scope.label_selector,
                 field_selector=scope.field_selector,
             )
-        self._proved[kind] = max(self._proved.get(kind, 0), int(page.resource_version or 0))
+        each.proved = max(each.proved, int(page.resource_version or 0))
 
-    def _reached(self, kind: Kind) -> int:
-        return max(self._caches[kind].resource_version, self._proved.get(kind, 0))
+    def _kept(self, view: type[HasMeta]) -> _Kept:
+        return self._by_kind[self._caches.kind(view)]
 
-    def _kinds(self) -> tuple[Kind, ...]:
-        return tuple(kind for kind in self._caches.reflectors if self._caches[kind].has_synced)
+    def _synced(self) -> tuple[_Kept, ...]:
+        return tuple(each for each in self._each if each.store.has_synced)
+
+
+async def _is_silent(kept: Sequence[_Kept]) -> bool:
+    """Look twice, and say whether nothing came in between that would have been read."""
+    loop = asyncio.get_running_loop()
+    before, began = _come_to(kept), loop.time()
+    await asyncio.sleep(SILENCE)
+    return loop.time() - began < LATE and _come_to(kept) == before
+
+
+def _come_to(kept: Sequence[_Kept]) -> list[int]:
+    return [each.store.resource_version for each in kept]
 
 
 async def _until(is_so: Callable[[], bool]) -> None:

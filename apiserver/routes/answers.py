@@ -7,6 +7,7 @@ from typing import Final
 from aiohttp import web
 from aiohttp.web_response import ContentCoding
 
+from apiserver.rendered import Body
 from apiserver.wire import negotiate, options
 from apiserver.wire.negotiate import YAML, View
 from apiserver.wire.values import JsonObject, json_line, json_pretty, yaml_text
@@ -18,11 +19,27 @@ _PEOPLE: Final = ("curl", "Wget", "Mozilla/")
 
 def document(request: web.Request, content: JsonObject, view: View) -> web.Response:
     """Return a document in the media type of a view."""
-    if view.media == YAML:
-        body = yaml_text(content)
-    else:
-        body = json_pretty(content) if _for_people(request) else json_line(content)
+    body = encoded(content, view, pretty=is_pretty(request))
     return sized(request, web.Response(body=body, content_type=view.media))
+
+
+def encoded(content: JsonObject, view: View, *, pretty: bool) -> bytes:
+    """Return the text of a document in the media type of a view."""
+    if view.media == YAML:
+        return yaml_text(content)
+    return json_pretty(content) if pretty else json_line(content)
+
+
+async def ready(request: web.Request, body: Body, view: View) -> web.Response:
+    """Return a body that may have been sent before; compressed, as `sized` would, but once for all."""
+    if len(body.plain) <= GZIP_FROM:
+        return web.Response(body=body.plain, content_type=view.media)
+    headers = {"Vary": "Accept, Accept-Encoding"}
+    if not negotiate.takes_gzip(request.headers.get("Accept-Encoding", "")):
+        return web.Response(body=body.plain, content_type=view.media, headers=headers)
+    packed = body.packed or await asyncio.to_thread(body.pack)
+    headers["Content-Encoding"] = "gzip"
+    return web.Response(body=packed, content_type=view.media, headers=headers)
 
 
 async def listed(request: web.Request, content: JsonObject, view: View) -> web.Response:
@@ -60,7 +77,8 @@ def etag(body: bytes) -> str:
     return hashlib.sha512(body).hexdigest().upper()
 
 
-def _for_people(request: web.Request) -> bool:
+def is_pretty(request: web.Request) -> bool:
+    """Say whether a person reads the answer: asked for, or guessed from the client."""
     asked = request.query.get("pretty")
     if asked is not None:
         return options.is_true(asked)

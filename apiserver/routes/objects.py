@@ -3,13 +3,14 @@
 from aiohttp import web
 
 from apiserver import appkeys
+from apiserver.feeds import Feed
 from apiserver.resources.base import Resource
 from apiserver.routes import answers, questions, watches
 from apiserver.wire import listing, negotiate, options, status
 from apiserver.wire.attributes import Attributes
 from apiserver.wire.items import Key
 from apiserver.wire.listing import ANY_VERSION, Page
-from apiserver.wire.negotiate import Subject
+from apiserver.wire.negotiate import YAML, Subject, View
 from apiserver.wire.options import EXACT, Options
 from apiserver.wire.states import State
 from apiserver.wire.status import BadRequest, Expired
@@ -57,23 +58,52 @@ async def _get(request: web.Request, resource: Resource, about: Attributes) -> w
         raise BadRequest(f'unrecognized includeObject value: "{include}"')
     projection = request.app[appkeys.SERVICES].projection
     version = options.parse_version(request.query.get("resourceVersion", ""))
-    _, state, _ = await projection.read(resource, about.namespace, at_least=version)
+    feed, state, _ = await projection.read(resource, about.namespace, at_least=version)
     item = state.find(Key(about.namespace, about.name))
     if item is None:
         raise status.no_such_object(resource.group, resource.plural, about.name)
-    content = listing.render_one(resource.type, resource.columns, item, view, include)
-    return answers.document(request, content, view)
+
+    def made() -> bytes:
+        content = listing.render_one(resource.type, resource.columns, item, view, include)
+        return answers.encoded(content, view, pretty=pretty)
+
+    pretty = answers.is_pretty(request)
+    form = ("get", about.name, view, include, pretty)
+    return await answers.ready(request, feed.rendered.body(form, item.version, made), view)
 
 
 async def _list(
     request: web.Request, resource: Resource, about: Attributes, asked: Options
 ) -> web.StreamResponse:
     view = negotiate.choose(request.headers.get("Accept"), Subject.LIST)
+    if asked.is_plain and view.media != YAML:
+        projection = request.app[appkeys.SERVICES].projection
+        feed, state, version = await projection.read(
+            resource, about.namespace, at_least=asked.version
+        )
+        if not asked.limit or len(state.items) <= asked.limit:
+            page = Page(items=state.items, version=version)
+            return await _whole(request, feed, page, view, asked.include)
     scope = f"{resource.group}/{resource.plural}/{about.namespace}"
     mark = listing.query_mark(scope, asked.selector)
     page = await _page(request, resource, about.namespace, asked, mark)
     content = listing.render(resource.type, resource.columns, page, view, asked.include)
     return await answers.listed(request, content, view)
+
+
+async def _whole(
+    request: web.Request, feed: Feed, page: Page, view: View, include: str
+) -> web.StreamResponse:
+    """Answer with all of a list's newest state, in the bytes that whoever asked before was sent."""
+    resource = feed.resource
+
+    def made() -> bytes:
+        content = listing.render(resource.type, resource.columns, page, view, include)
+        return answers.encoded(content, view, pretty=pretty)
+
+    pretty = answers.is_pretty(request)
+    form = ("list", view, include, pretty)
+    return await answers.ready(request, feed.rendered.body(form, page.version, made), view)
 
 
 async def _page(

@@ -37,6 +37,11 @@ class Options:
     include: str = "Metadata"
     """What a Table row carries as its object: None, Metadata or Object."""
 
+    @property
+    def is_plain(self) -> bool:
+        """Say whether a list is asked for as it is: all of it, from its beginning, the newest."""
+        return self.selector.is_empty and not self.token and self.match != EXACT
+
 
 def is_true(text: str | None) -> bool:
     """Read a boolean as upstream does: absent, `false` and `0` are false, all else is true."""

@@ -7,6 +7,7 @@ the new state's own version; such a state is `shared`, and resuming exactly from
 state before (repeats are allowed, gaps are not).
 """
 
+import bisect
 import operator
 from collections import deque
 from collections.abc import Iterable, Mapping
@@ -27,7 +28,9 @@ class State:
 
     def find(self, key: Key) -> Item | None:
         """Return the object of that key."""
-        return next((item for item in self.items if item.key == key), None)
+        at = bisect.bisect_left(self.items, key, key=lambda item: item.key)
+        found = self.items[at] if at < len(self.items) else None
+        return found if found is not None and found.key == key else None
 
 
 def first(rows: Iterable[Row], version: int) -> State:

@@ -128,7 +128,7 @@ class Caches:
             )
             for row in watched
         }
-        self._watched = watched
+        self._rows = tuple((row, self.reflectors[row.kind].store) for row in watched)
         self._by_view = {row.view: self.reflectors[row.kind].store for row in watched}
 
     def __getitem__(self, kind: Kind) -> Store[Any]:
@@ -190,16 +190,12 @@ class Caches:
     @property
     def waiting_for(self) -> tuple[str, ...]:
         """The kinds whose first list is not there yet; optional ones that are not served are fine."""
-        return tuple(
-            row.kind.resource
-            for row in self._watched
-            if not self[row.kind].has_synced and not (row.optional and not self[row.kind].served)
-        )
+        return tuple(row.kind.resource for row, store in self._rows if _is_awaited(row, store))
 
     @property
     def synced(self) -> bool:
         """Whether every kind that is served has been listed once."""
-        return not self.waiting_for
+        return not any(_is_awaited(row, store) for row, store in self._rows)
 
     @property
     def failing(self) -> Mapping[str, float]:
@@ -234,3 +230,7 @@ class Caches:
 
     def _store(self, view: type[Any]) -> Store[Any]:
         return self._by_view[view]
+
+
+def _is_awaited(row: Watched, store: Store[Any]) -> bool:
+    return not store.has_synced and (store.served or not row.optional)
