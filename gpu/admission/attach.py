@@ -22,7 +22,7 @@ from gpu.errors import DecodeError
 from gpu.model import attaching, resolving, spent, start_refusals
 from gpu.model.resolving import Objection
 from gpu.objects import claims, kubevirt
-from gpu.objects.claims import Attachment, GPUClaim
+from gpu.objects.claims import Attachment, BindRequest, BindResult, GPUClaim
 from gpu.objects.kinds import GPU_CLAIMS, VMIS, Kind
 from gpu.objects.kubevirt import VMI
 from gpu.objects.meta import ObjectKey
@@ -33,6 +33,10 @@ _INSTANT: Final = timedelta(seconds=1)
 """What two stored times differ by at least."""
 PAUSE: Final = 0.05
 """Seconds before a call is made again that got no answer."""
+
+
+class AnsweredError(Exception):
+    """A claim was found to carry the answer to an earlier call, which the cache did not show yet."""
 
 
 class FailedError(Exception):
@@ -89,15 +93,24 @@ class Attachments:
     async def planned(self, attempt: Attempt, wanted: Sequence[GPUClaim]) -> list[Write]:
         """Return the attachment of each claim to this start. Raises FailedError with all against it."""
         await self.look(attempt)
+        return await self.judged(attempt, wanted)
+
+    async def judged(self, attempt: Attempt, wanted: Sequence[GPUClaim]) -> list[Write]:
+        """Return the same by the VMIs that were looked at already, after these claims were read."""
         found = [(claim, await self._planned(attempt, claim)) for claim in wanted]
         against = tuple(one for _, one in found if isinstance(one, Objection))
         if against:
             raise FailedError(vmis.denied(attempt.asked, against))
         return [Write(claim, one) for claim, one in found if isinstance(one, Attachment)]
 
-    async def store(self, attempt: Attempt, planned: Iterable[Write]) -> list[GPUClaim]:
-        """Write attachments, in this order; return the claims as they are stored."""
-        return [await self._store(attempt, one.before, one.wanted) for one in planned]
+    async def store(
+        self, attempt: Attempt, planned: Iterable[Write], request: BindRequest | None = None
+    ) -> list[GPUClaim]:
+        """Write attachments, in this order, each with the request in the same write; return the claims as stored.
+
+        Raises FailedError; with a request AnsweredError too, where one carries a granted one already.
+        """
+        return [await self._store(attempt, one, request) for one in planned]
 
     async def look(self, attempt: Attempt) -> None:
         """Read the VMI of the start's own name, and forget what was read of others.
@@ -145,35 +158,40 @@ class Attachments:
             return attempt.admission
         return before.admission or attempt.admission
 
-    async def _store(self, attempt: Attempt, claim: GPUClaim, wanted: Attachment) -> GPUClaim:
+    async def _store(self, attempt: Attempt, write: Write, request: BindRequest | None) -> GPUClaim:
         """Write one attachment; whatever the claim has become meanwhile is judged anew."""
+        claim, wanted = write.before, write.wanted
         name = ClaimName(claim.meta.name)
         while True:
             attempt.admissions[name] = wanted.admission
             if attempt.asked.dry_run:
                 return claim
             attempt.sent.append(Write(claim, wanted))
-            stored = await self.patch(attempt.asked, claim, self._status(claim, wanted))
+            stored = await self.patch(attempt.asked, claim, self._status(claim, wanted, request))
             if isinstance(stored, GPUClaim):
                 return stored
             found = await self.claim(attempt, name)
             if found.meta.uid != claim.meta.uid:
                 said = f"VM {attempt.asked.title}: claim {name} was made anew meanwhile: try again"
                 raise FailedError(review.unavailable(said))
-            if stored is Outcome.UNKNOWN and _has(found, wanted):
+            if stored is Outcome.UNKNOWN and _has(found, wanted, request):
                 return found
             if stored is Outcome.CONFLICT:
                 attempt.sent.pop()
             else:
                 await asyncio.sleep(PAUSE)
+            if request is not None:
+                _leave_to_other(attempt, claim, wanted, found)
             await self.look(attempt)
             planned = await self._planned(attempt, found)
             if isinstance(planned, Objection):
                 raise FailedError(vmis.denied(attempt.asked, (planned,)))
             claim, wanted = found, planned
 
-    def _status(self, claim: GPUClaim, wanted: Attachment | None) -> dict[str, Any]:
-        """Return what an attachment changes of a claim's status."""
+    def _status(
+        self, claim: GPUClaim, wanted: Attachment | None, request: BindRequest | None = None
+    ) -> dict[str, Any]:
+        """Return what an attachment changes of a claim's status, and a request that goes with it."""
         after = replace(claim, attached_to=wanted)
         was = claim.attached_to.admission if claim.attached_to else ""
         is_anew = wanted is not None and wanted.admission != was
@@ -183,6 +201,7 @@ class Attachments:
             **({"spent": _spent(claim, self._clock)} if _changes_use(claim, after) else {}),
             # An answer to an earlier start is none to this one.
             **({"bindRequest": None} if claim.bind_request and is_anew else {}),
+            **({"bindRequest": claims.format_request(request)} if request else {}),
         }
 
     async def patch(
@@ -290,9 +309,36 @@ def _is_going(vmi: VMI) -> bool:
     return vmi.meta.deleting
 
 
-def _has(claim: GPUClaim, wanted: Attachment) -> bool:
+def _has(claim: GPUClaim, wanted: Attachment, request: BindRequest | None) -> bool:
     found = claim.attached_to
-    return found is not None and (found.vmi, found.admission) == (wanted.vmi, wanted.admission)
+    if found is None or (found.vmi, found.admission) != (wanted.vmi, wanted.admission):
+        return False
+    return request is None or (
+        claim.bind_request is not None and claim.bind_request.id == request.id
+    )
+
+
+def _leave_to_other(attempt: Attempt, seen: GPUClaim, wanted: Attachment, found: GPUClaim) -> None:
+    """Give way where another call for the same VM has attached a claim since it was seen.
+
+    Raises FailedError; AnsweredError where it has even been granted.
+    """
+    theirs = found.attached_to
+    if theirs is None or theirs.vmi != attempt.asked.name or theirs.uid:
+        return
+    told = found.bind_request
+    if told is not None and (told.vmi, told.result) == (theirs.vmi, BindResult.SUCCEEDED):
+        raise AnsweredError
+    before = seen.attached_to
+    if not is_same(theirs, wanted) and not (before and is_same(theirs, before)):
+        raise FailedError(superseded(attempt.asked))
+
+
+def superseded(asked: Review) -> Denied:
+    """Return the denial of a call that another one for the same VM has overtaken."""
+    return review.unavailable(
+        f"VM {asked.title}: it is being started by another request: try again"
+    )
 
 
 def is_same(found: Attachment | None, written: Attachment) -> bool:

@@ -157,13 +157,6 @@ def late(asked: Review) -> Denied:
     )
 
 
-def superseded(asked: Review) -> Denied:
-    """Return the denial of a call that another one for the same VM has overtaken."""
-    return review.unavailable(
-        f"VM {asked.title}: it is being started by another request: try again"
-    )
-
-
 def name_taken(asked: Review, name: ClaimName) -> Denied:
     """Return the denial of a start whose claim has the name of somebody else's."""
     taken = gate_reasons.ClaimNameTaken(name)

@@ -1,17 +1,26 @@
 """The writes of a start under `binding: request`: its template claims, the request, the wait for answers.
 
-Claims first, then attachments, then one request on each: a request that is not on all of its claims
-is acted on by nobody. The answers are looked for in the cache. What is written is undone where the
+Claims first, then on each its attachment and the request, in one write: a request that is not on all of
+its claims is acted on by nobody. The answers are looked for in the cache. What is written is undone where the
 start is not admitted; what then still stays, the binder clears once the VMI does not come.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, Protocol, TypeVar
 
 from gpu import keys
 from gpu.admission import requested, review, vmis
-from gpu.admission.attach import PAUSE, Attachments, Attempt, FailedError, is_same
+from gpu.admission.attach import (
+    PAUSE,
+    AnsweredError,
+    Attachments,
+    Attempt,
+    FailedError,
+    superseded,
+)
 from gpu.admission.requested import Refused, Superseded, Written
 from gpu.errors import DecodeError
 from gpu.objects import claims
@@ -66,31 +75,70 @@ class Requests:
             found = requested.earlier(self._seen.in_namespace(asked.namespace), attempt.plan)
             return None if any(found) else True
 
-        try:
+        if is_over():
+            return
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(SETTLE):
                 await self._until(is_over)
-        except TimeoutError:
-            return
+        # They have changed meanwhile, and a VMI of the name may have come.
+        found = attempt.plan.found
+        held = tuple(self._seen.get(claim.key) or claim for claim in found.held)
+        attempt.plan = replace(attempt.plan, found=replace(found, held=held))
+        await self._attachments.look(attempt)
 
     async def bind(self, attempt: Attempt) -> NodeName | None:
         """Have all claims of a start placed; return their node. Raises FailedError.
 
         A dry run writes nothing, asks nobody, and has no node.
         """
-        held = await self._attachments.planned(attempt, attempt.plan.found.held)
+        held = attempt.plan.found.held
         if attempt.asked.dry_run:
+            planned = await self._attachments.judged(attempt, held)
             attempt.admissions.update(
-                {ClaimName(one.before.meta.name): one.wanted.admission for one in held}
+                {ClaimName(one.before.meta.name): one.wanted.admission for one in planned}
             )
             return None
-        made = await self._templates(attempt)
-        planned = [*held, *(await self._attachments.planned(attempt, made) if made else ())]
+        await self._attachments.judged(attempt, held)  # or claims would be made for nothing
+        found = [*held, *await self._templates(attempt)]
+        try:
+            return await self._bind(attempt, found)
+        except AnsweredError:
+            names = [ClaimName(claim.meta.name) for claim in found]
+            fresh = [await self._attachments.claim(attempt, name) for name in names]
+            return await self._bind(attempt, fresh, is_fresh=True)
+
+    async def _bind(
+        self, attempt: Attempt, found: Sequence[GPUClaim], *, is_fresh: bool = False
+    ) -> NodeName:
+        """Have these claims placed. Raises FailedError, and AnsweredError unless they are `is_fresh`."""
+        planned = await self._attachments.judged(attempt, found)
         planned.sort(key=lambda one: one.before.meta.name)
-        stored = await self._attachments.store(attempt, planned)
-        node = requested.placed(stored, attempt.plan, attempt.launcher)
-        if node is not None:
-            return node
-        return await self._answer(attempt, await self._request(attempt, stored))
+        if self._placed(attempt, [one.before for one in planned]) is not None:
+            stored = await self._attachments.store(attempt, planned)
+            node = self._placed(attempt, stored)
+            if node is not None:
+                return node
+            planned = await self._attachments.judged(attempt, stored)
+        attempt.is_requested = True
+        request = BindRequest(
+            id=attempt.admission,
+            vmi=attempt.asked.name,
+            claims=tuple(ClaimName(one.before.meta.name) for one in planned),
+            requested_at=self._clock.now(),
+            launcher=attempt.launcher,
+        )
+        try:
+            stored = await self._attachments.store(attempt, planned, request)
+        except AnsweredError:
+            if not is_fresh:
+                raise
+            raise FailedError(superseded(attempt.asked)) from None
+        written = [Written(claim.key, claim.meta.version) for claim in stored]
+        return await self._answer(attempt, written)
+
+    @staticmethod
+    def _placed(attempt: Attempt, found: Sequence[GPUClaim]) -> NodeName | None:
+        return requested.placed(found, attempt.plan, attempt.launcher)
 
     async def undo(self, attempt: Attempt) -> None:
         """Delete the claims that were made, the last first, once they are attached to nothing."""
@@ -144,34 +192,6 @@ class Requests:
             attempt.made.append(claim)
             return claim
 
-    async def _request(self, attempt: Attempt, stored: list[GPUClaim]) -> list[Written]:
-        """Write the request on each claim, in order of their names."""
-        attempt.is_requested = True
-        wanted = BindRequest(
-            id=attempt.admission,
-            vmi=attempt.asked.name,
-            claims=tuple(ClaimName(claim.meta.name) for claim in stored),
-            requested_at=self._clock.now(),
-            launcher=attempt.launcher,
-        )
-        return [await self._ask(attempt, claim, wanted) for claim in stored]
-
-    async def _ask(self, attempt: Attempt, claim: GPUClaim, wanted: BindRequest) -> Written:
-        asked, ours = attempt.asked, claim.attached_to
-        while True:
-            status = {"bindRequest": claims.format_request(wanted)}
-            found = await self._attachments.patch(asked, claim, status)
-            if isinstance(found, GPUClaim):
-                return Written(found.key, found.meta.version)
-            outcome = found
-            claim = await self._attachments.claim(attempt, ClaimName(claim.meta.name))
-            if ours is None or not is_same(claim.attached_to, ours):
-                raise FailedError(requested.superseded(asked))
-            if claim.bind_request and claim.bind_request.id == wanted.id:
-                return Written(claim.key, claim.meta.version)
-            if outcome is not Outcome.CONFLICT:
-                await asyncio.sleep(PAUSE)
-
     async def _answer(self, attempt: Attempt, written: list[Written]) -> NodeName:
         """Wait until every claim carries the answer to this very request. Raises FailedError."""
 
@@ -183,7 +203,7 @@ class Requests:
         if isinstance(found, Refused):
             raise FailedError(requested.denied(attempt.asked, found.words))
         if isinstance(found, Superseded):
-            raise FailedError(requested.superseded(attempt.asked))
+            raise FailedError(superseded(attempt.asked))
         return found
 
     async def _until(self, look: Callable[[], T | None]) -> T:
