@@ -61,6 +61,7 @@ class Observing:
         refused = [item for item in report.failed if item.outcome is Outcome.REFUSED]
         self._metrics.write_refusals.inc(len(refused))
         self._metrics.quarantined_sets.set(report.quarantined)
+        self._metrics.unanswered_sets.set(report.unanswered)
         self._metrics.sets_held_back.set(report.sets_held_back)
         self._metrics.starts_demoted.set(report.starts_demoted)
         self._metrics.rejections.set(report.rejections)

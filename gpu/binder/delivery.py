@@ -44,6 +44,12 @@ class FailedSet:
         return self.failed.outcome is Outcome.STALE
 
     @property
+    def is_unanswered(self) -> bool:
+        """Say whether nobody knows what became of the write of a claim's status, or of a pin."""
+        is_known = self.failed.outcome is not Outcome.UNKNOWN
+        return not is_known and isinstance(self.change, ClaimStatus | Pin)
+
+    @property
     def is_judged(self) -> bool:
         """Say whether it was refused for what it is, not for policies that are not configured yet.
 

@@ -62,6 +62,8 @@ class Scene:
     now: datetime
     skip: frozenset[SetId] = field(default_factory=frozenset)
     """Sets in quarantine: left alone, and what they want is given to others."""
+    silent: frozenset[SetId] = field(default_factory=frozenset)
+    """Sets that are left alone, or asked again just now, since their writes got no answer."""
     later: frozenset[SetId] = field(default_factory=frozenset)
     """Sets with a write that failed in this pass and is tried again in the next: nothing of them
     is written any more, but their turn is kept."""

@@ -56,6 +56,8 @@ class Saved:
     sightings: Sightings
     skip: frozenset[str] = frozenset()
     """Sets that were in quarantine when it began."""
+    silent: frozenset[str] = frozenset()
+    """Sets of which it was told that their writes get no answer."""
     world: World
     table: tuple[str, ...] = ()
     """The phases it was to run, in order."""
@@ -76,6 +78,7 @@ def of(began: Scene, legs: Sequence[Leg], *, term: int, table: Sequence[Phase]) 
         config=began.config,
         sightings=began.sightings,
         skip=began.skip,
+        silent=began.silent,
         world=_bare(began.world),
         table=tuple(phase.name for phase in table),
         fates={leg.phase: leg.fates for leg in legs if leg.fates},
@@ -114,6 +117,7 @@ def decide(saved: Saved, table: Sequence[Phase] = phases.PASS) -> tuple[str, ...
             config=saved.config,
             now=saved.now,
             skip=saved.skip,
+            silent=saved.silent,
             sightings=saved.sightings,
         )
     )

@@ -74,6 +74,8 @@ class PassReport:
     """Launchers that were first seen to be refused."""
     quarantined: int = 0
     """Sets in quarantine after the pass."""
+    unanswered: int = 0
+    """Of them those whose writes got no answer in several passes, or that are asked again for it."""
     quarantine_ends: float | None = None
     """Monotonic second at which the next set comes out."""
     answers: Mapping[str, int] = field(default_factory=dict)

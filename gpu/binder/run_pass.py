@@ -87,7 +87,7 @@ class Passes:
         when an object in doubt cannot be read. A failed write is in the report, never raised.
         """
         began = self.clock.monotonic()
-        await self.view.settle()  # which may take long: it is nothing that is decided by
+        await self._settle()  # which may take long: it is nothing that is decided by
         async with self._deciding:
             run = await self._begin(began, forced=forced)
             if run is None:
@@ -97,6 +97,13 @@ class Passes:
             return await self._through(run)
         finally:
             self._running.remove(run)
+
+    async def _settle(self) -> None:
+        try:
+            await self.view.settle()
+        except Exception:
+            self.quarantine.unread()
+            raise
 
     async def _begin(self, began: float, *, forced: bool) -> Run | None:
         """Read and look; None when there is only the echo of our own last writes."""
@@ -130,6 +137,7 @@ class Passes:
             config=self.config,
             now=now,
             skip=self.quarantine.held(began),
+            silent=self.quarantine.silent(),
             sightings=self.sightings,
         )
         run = Run(

@@ -3,11 +3,12 @@
 Each says its good case too, so that a condition that is missing means that nobody looked.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from gpu import keys
 from gpu.binder import conditions
+from gpu.binder.changes import SetId
 from gpu.binder.phase import Findings
 from gpu.model import guard, usage
 from gpu.model.holds import Found
@@ -18,17 +19,20 @@ from gpu.units import NodeName
 LOSSES_HELD_BACK: Final = guard.CONDITION
 RECORDS_KEPT: Final = "RecordsKept"
 PLANS_CHECKED: Final = "PlansChecked"
+WRITES_ANSWERED: Final = "WritesAnswered"
 ENFORCED: Final = "Enforced"
 
 _MESSAGE_CAP: Final = 8000
 """Room for ten nodes with the longest names; the schema takes four times as much."""
 _NODES_TOLD: Final = 10
+_SETS_TOLD: Final = 10
 
 
-def of(findings: Findings) -> tuple[Condition, ...]:
-    """Return the conditions that follow from what the phases of one pass found."""
+def of(findings: Findings, silent: Iterable[SetId] = ()) -> tuple[Condition, ...]:
+    """Return the conditions that follow from what the phases of one pass found, and from sets left alone."""
     told = [losses(findings)] if findings.guard_looked else []
     told.append(plans(findings.plan_problem))
+    told.append(writes(sorted(silent)))
     if findings.records is not None:
         told.append(records(findings.records))
     return tuple(told)
@@ -104,6 +108,20 @@ def plans(problem: str) -> Condition:
         "PlanFailed",
         f"a planned placement failed the independent checker and was not written: {problem}",
     )
+
+
+def writes(silent: Sequence[SetId]) -> Condition:
+    """Say whether there are sets whose writes got no answer in several passes, and which."""
+    if not silent:
+        return _is(WRITES_ANSWERED, "True", "Answered", "no set waits for answers to its writes")
+    names, rest = ", ".join(silent[:_SETS_TOLD]), len(silent) - _SETS_TOLD
+    more = f" and {rest} more" if rest > 0 else ""
+    words = (
+        f"the API server answers others, and gave no answer to writes of {_plural(len(silent), 'set')}: "
+        f"{names}{more}. They are left alone for a while that grows, so that others are served; look for "
+        "an admission webhook that hangs in their namespaces"
+    )
+    return _is(WRITES_ANSWERED, "False", "NoAnswer", words)
 
 
 def records(found: Standing) -> Condition:

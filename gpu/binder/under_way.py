@@ -13,6 +13,7 @@ from gpu.binder.beside import Beside
 from gpu.binder.changes import (
     Attach,
     Change,
+    ClaimStatus,
     Detach,
     DropFinalizer,
     ExplainRefused,
@@ -30,7 +31,7 @@ from gpu.binder.phases import release
 from gpu.binder.quarantine import Quarantine
 from gpu.binder.replaying import Saves
 from gpu.binder.report import Failed, PassReport, Spent
-from gpu.binder.start_changes import CreateClaim
+from gpu.binder.start_changes import CreateClaim, Pin
 from gpu.binder.writer import ChangeWriter
 from gpu.config import Config
 from gpu.model import dues, usage
@@ -157,6 +158,10 @@ class Run:
                 self.passes.quarantine.refuse(item.set_id, now, judged=item.is_judged)
             places = any(isinstance(change, Placement) for change in item.left)
             self.again |= item.is_gone or (places and not item.is_stale)
+        unknown = [item.set_id for item in done.failed if item.is_unanswered]
+        placing = {changes.set_of(it) for it in wanted if isinstance(it, ClaimStatus | Pin)}
+        stored = [set_id for set_id in done.complete if set_id in placing]
+        self.passes.quarantine.unanswered(unknown, stored, now)
         fates = tuple(
             Fate(set_id=item.set_id, left=len(item.left), refused=item.is_refused)
             for item in done.failed
@@ -261,6 +266,7 @@ class Run:
             starts_demoted=self.course.scene.findings.demoted,
             rejections=len(passes.sightings.rejections.kept),
             launchers_refused=self.refused,
+            unanswered=len(passes.quarantine.silent()),
             quarantined=passes.quarantine.count(passes.clock.monotonic()),
             quarantine_ends=passes.quarantine.next_end(self.began),
         )

@@ -15,13 +15,14 @@ def test_when_all_is_well_each_condition_says_so():
     assert [(item.type, item.status, item.reason) for item in standing.of(GOOD)] == [
         ("LossesHeldBack", "False", "NothingHeldBack"),
         ("PlansChecked", "True", "Checked"),
+        ("WritesAnswered", "True", "Answered"),
         ("RecordsKept", "True", "NoMonitor"),
     ]
 
 
 def test_before_the_phase_of_records_ran_nothing_is_said_of_them():
     types = [item.type for item in standing.of(Findings(guard_looked=True))]
-    assert types == ["LossesHeldBack", "PlansChecked"]
+    assert types == ["LossesHeldBack", "PlansChecked", "WritesAnswered"]
 
 
 def test_losses_held_back_name_nodes_numbers_and_the_command_for_each():
@@ -49,7 +50,7 @@ def test_a_node_without_a_gpunode_is_acknowledged_on_gpubinder():
 
 def test_while_losses_are_not_looked_at_what_was_said_of_them_stands():
     types = [item.type for item in standing.of(Findings())]
-    assert types == ["PlansChecked"]
+    assert types == ["PlansChecked", "WritesAnswered"]
 
 
 def test_one_set_of_one_node_is_told_in_the_singular():
@@ -103,3 +104,12 @@ def test_how_records_are_kept_is_told_with_what_to_do(found, status, words):
 
 def test_every_way_of_keeping_records_is_worded():
     assert {standing.records(Standing(kept=kept)).reason for kept in Kept} == set(Kept)
+
+
+def test_sets_without_answers_are_told_by_name_ten_at_most():
+    assert standing.writes(["tenant-a/x"]).message.startswith(
+        "the API server answers others, and gave no answer to writes of 1 set: tenant-a/x. They are"
+    )
+    many = standing.writes([f"tenant-a/x{at:02}" for at in range(12)])
+    assert "writes of 12 sets: tenant-a/x00, " in many.message
+    assert "tenant-a/x09 and 2 more. They are" in many.message

@@ -123,6 +123,7 @@ async def test_the_conditions_of_both_writers_stand_side_by_side(site):
         "PoliciesCurrent",
         "LossesHeldBack",
         "PlansChecked",
+        "WritesAnswered",
         "RecordsKept",
         "Enabled",
         "HoldsNotEnforced",

@@ -188,7 +188,12 @@ def _binder(scene: Scene, wanted: Settings, problem: str, enforced: Condition) -
             else _is(conditions.SETTINGS_CURRENT, "True", "Written", "as the leader wants them")
         )
         shown = binder.conditions
-        ours = (current, standing.switched_on(), enforced, *standing.of(scene.findings))
+        ours = (
+            current,
+            standing.switched_on(),
+            enforced,
+            *standing.of(scene.findings, scene.silent),
+        )
         for condition in ours:
             shown = conditions.put(shown, condition, scene.now)
         if binder.settings != in_force or not conditions.same(binder.conditions, shown):

@@ -325,6 +325,7 @@ def test_the_binder_tells_the_settings_in_force_and_its_own_conditions_alone():
         ("HoldsNotEnforced", "False"),
         ("LossesHeldBack", "False"),
         ("PlansChecked", "True"),
+        ("WritesAnswered", "True"),
     ]
 
 
