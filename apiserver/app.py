@@ -15,10 +15,12 @@ BODY_LIMIT: Final = 3 * 1024 * 1024
 # What AppRunner must be given beside the application. A watch's handler has to end with its client;
 # a user may be in a thousand groups, one header line each; selectors and tokens of pages are in the
 # first line; kube-apiserver keeps idle connections for 90 s and must be the one to close them. Headers
-# are kept whole before anybody knows who sends them: together 32 MiB at most.
+# are kept whole before anybody knows who sends them: together 32 MiB at most. What is not answered 20 s
+# after the listener closed is given up: the chart lets a pod go on for 30 s.
 RUNNER: Final[dict[str, Any]] = {
     "handler_cancellation": True,
     "keepalive_timeout": 150.0,
+    "shutdown_timeout": 20.0,
     "max_headers": 2048,
     "max_field_size": 16 * 1024,
     "max_line_size": 64 * 1024,

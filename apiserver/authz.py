@@ -55,6 +55,7 @@ class Authorizer:
         self._reviewer = reviewer
         self._deadline = deadline
         self._metrics = metrics
+        self._is_failing = False
         self._verdicts: Verdicts[tuple[User, Attributes], Verdict] = Verdicts(
             seconds=seconds, most=most
         )
@@ -68,10 +69,18 @@ class Authorizer:
                 (user, attributes), lambda: self._ask(user, attributes)
             )
         except Exception as error:
-            log.warning("access not reviewed", error=f"{type(error).__name__}: {error}")
+            self._note(f"{type(error).__name__}: {error}")
             raise status.internal("the access review failed") from error
         if not verdict.allowed:
             raise refusal(user, attributes, verdict.reason)
+
+    def _note(self, error: str) -> None:
+        """Log when reviews begin to fail and when they succeed again; metrics count each."""
+        if error and not self._is_failing:
+            log.warning("access not reviewed", error=error)
+        if not error and self._is_failing:
+            log.info("access is reviewed again")
+        self._is_failing = bool(error)
 
     async def _ask(self, user: User, attributes: Attributes) -> Verdict:
         loop = asyncio.get_running_loop()
@@ -86,6 +95,7 @@ class Authorizer:
             if self._metrics is not None:
                 self._metrics.access_reviews.labels(code).inc()
                 self._metrics.access_review_seconds.labels(code).observe(loop.time() - begun)
+        self._note("")
         found = answer["status"]
         allowed = found.get("allowed") is True and found.get("denied") is not True
         return Verdict(allowed, str(found.get("reason") or ""))

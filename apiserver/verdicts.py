@@ -30,6 +30,7 @@ class Verdicts(Generic[K, V]):
         loop = asyncio.get_running_loop()
         while True:
             if (kept := self._kept.get(question)) is not None and kept[0] > loop.time():
+                self._kept.move_to_end(question)  # what is asked often is forgotten last
                 return kept[1]
             running = self._asked.get(question)
             if running is None:

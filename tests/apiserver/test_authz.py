@@ -206,3 +206,28 @@ async def test_what_is_kept_is_bounded():
     for number in range(10):
         await access.require(User(f"user-{number}"), LIST)
     assert len(access._verdicts) == 3
+
+
+async def test_what_is_asked_often_is_forgotten_last():
+    reviewer = fakes.FakeReviewer(lambda _: {"allowed": True})
+    access = Authorizer(reviewer, most=3)
+    for number in range(20):
+        await access.require(ALICE, LIST)
+        await access.require(User(f"user-{number}"), LIST)
+    assert [spec["user"] for spec in reviewer.posted].count("alice") == 1
+
+
+async def test_reviews_that_fail_are_logged_once_until_they_succeed(logs):
+    reviewer = fakes.FakeReviewer(lambda _: {"allowed": True})
+    access = Authorizer(reviewer)
+    for error in (ConnectionError("a"), ConnectionError("b"), None, ConnectionError("c")):
+        reviewer.error = error
+        asked = access.require(User(str(error)), LIST)
+        if error is None:
+            await asked
+        else:
+            with pytest.raises(InternalError):
+                await asked
+    assert [entry["event"] for entry in logs] == [
+        "access not reviewed", "access is reviewed again", "access not reviewed",
+    ]  # fmt: skip
