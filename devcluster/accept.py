@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from devcluster import (
+    chart,
     clock,
     control_plane,
     errors,
@@ -56,12 +57,19 @@ _DESCRIBE: Final = (
     "{kubectl} patch gpuclass h100 --type=merge "
     f'-p "{{{{\\"spec\\":{{{{\\"description\\":\\"as of {_NOW}\\"}}}}}}}}"'
 )
-_QUOTA: Final = (
-    "{kubectl} patch helmrelease tenant-acme -n tenant-root --type=merge "
-    '-p "{{\\"spec\\":{{\\"values\\":{{\\"resourceQuotas\\":{{'
-    f'\\"{keys.QUOTA_PREFIX}h100\\":$(( {_NOW} / 1000 % 50 + 5 ))'
-    '}}}}}}}}"'
-)
+
+
+def _quota(key: str, least: int, most: int) -> str:
+    """Return the command that sets a quota of the tenant to some number between two."""
+    number = f"$(( {_NOW} / 1000 % {most - least} + {least} ))"
+    return (
+        "{kubectl} patch helmrelease tenant-acme -n tenant-root --type=merge "
+        '-p "{{\\"spec\\":{{\\"values\\":{{\\"resourceQuotas\\":{{'
+        f'\\"{keys.QUOTA_PREFIX}{key}\\":{number}'
+        '}}}}}}}}"'
+    )
+
+
 _CLASS: Final[Mapping[str, Any]] = {
     "apiVersion": f"{keys.GROUP}/{keys.VERSION}",
     "kind": "GPUClass",
@@ -71,22 +79,60 @@ _CLASS: Final[Mapping[str, Any]] = {
         "source": {"devicePlugin": {"resourceName": "nvidia.com/NVIDIA_L40S-12Q"}},
     },
 }
-_MAKE: Final = (
-    f"echo {shlex.quote(json.dumps(_CLASS))}".replace("{", "{{").replace("}", "}}")
-    + " | {kubectl} apply -f - && until {kubectl} get {resource} -n "
-    + f"{_TENANT} -o name | grep extra; do sleep 0.1; done"
+
+
+def _waiting(name: str, tenant: str, class_name: str, count: int) -> dict[str, Any]:
+    return {
+        "apiVersion": f"{keys.GROUP}/{keys.VERSION}",
+        "kind": "GPUClaim",
+        "metadata": {"name": name, "namespace": tenant},
+        "spec": {"className": class_name, "count": count},
+    }
+
+
+def _making(body: Mapping[str, Any]) -> str:
+    """Return the command that makes an object and ends when the resource shows it.
+
+    What is gone before anybody computed it was never there.
+    """
+    made = f"echo {shlex.quote(json.dumps(body))}".replace("{", "{{").replace("}", "}}")
+    shown = f"{{kubectl}} get {{resource}} -n {_TENANT} -o name | grep extra"
+    return f"{made} | {{kubectl}} apply -f - && until {shown}; do sleep 0.1; done"
+
+
+WAITING: Final = (
+    # Nobody is entitled to slices, and nobody has so many cards or a budget for them.
+    _waiting("wait-one", _TENANT, "l40s-quarter", 1),
+    _waiting("wait-two", _TENANT, "l40s-quarter", 1),
+    _waiting("wait-many", _TENANT, "l40s", 1000),
+    _waiting("wait-other", _OTHER, "l40s", 1000),
 )
-"""Ends when the resource shows it: what is gone before anybody computed it was never there."""
-_REMOVE: Final = "{kubectl} delete gpuclass extra"
+"""Orders that wait for ever, so that there is something to explain."""
+_REMOVE_CLASS: Final = "{kubectl} delete gpuclass extra"
 
 SUBJECTS: Final[Mapping[str, Subject]] = {
     # Its objects are its sources, always the same ones: none comes or goes.
     "options": Subject(change=_DESCRIBE, question="orderreviews"),
-    "gpuoffers": Subject(change=_DESCRIBE, create=_MAKE, delete=_REMOVE, question="quotareviews"),
-    "quotagates": Subject(change=_QUOTA, create=_MAKE, delete=_REMOVE, question="orderreviews"),
+    "gpuoffers": Subject(
+        change=_DESCRIBE, create=_making(_CLASS), delete=_REMOVE_CLASS, question="quotareviews"
+    ),
+    "quotagates": Subject(
+        change=_quota("h100", 5, 50_000),
+        create=_making(_CLASS),
+        delete=_REMOVE_CLASS,
+        question="orderreviews",
+    ),
+    "explanations": Subject(
+        change=_quota("total", 9, 999),
+        create=_making(_waiting("extra", _TENANT, "l40s-quarter", 1)),
+        delete=f"{{kubectl}} delete gpuclaim extra -n {_TENANT}",
+        question="quotareviews",
+    ),
 }
 """Every resource that the checker can judge: namespaced, with get, list and watch."""
 
+VALUES: Final = chart.ORDERS_WAIT
+"""Of the chart on such a plane: the webhook would refuse the orders that are to wait."""
 QUESTIONS: Final[Mapping[str, tuple[str, Mapping[str, Any]]]] = {
     "orderreviews": ("OrderReview", {"className": "h100", "count": 1}),
     "quotareviews": ("QuotaReview", {"resourceQuotas": {f"{keys.QUOTA_PREFIX}h100": 1}}),
@@ -106,7 +152,7 @@ async def run(checker: Path, resources: tuple[str, ...], extra: tuple[str, ...] 
         )
     async with control_plane.control_plane() as cp:
         progress.say("… the product, tenants and a catalogue on it")
-        async with product.running(cp) as gpu:
+        async with product.running(cp, values=VALUES) as gpu:
             await prepare(cp, gpu)
             worst = 0
             for resource in resources or tuple(SUBJECTS):
@@ -142,13 +188,15 @@ async def _is_described(cp: plane.ControlPlane) -> bool:
 
 
 async def _fill(admin: client.Client) -> None:
-    """Put nodes, the example catalogue and tenants on the plane; orders are not needed."""
+    """Put nodes, the example catalogue, tenants and orders that wait on the plane."""
     nodes = simulator.Simulator(admin)
     for node in story.NODES:
         await nodes.add(node)
     for name in ("catalogue.yaml", *(f"tenants/{t}.yaml" for t in ("root", "acme", "globex"))):
         for body in examples.load(name):
             await story.put(admin, body)
+    for body in WAITING:
+        await story.put(admin, body)
 
 
 def argv(

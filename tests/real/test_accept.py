@@ -22,7 +22,7 @@ pytestmark = [
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def site(fresh_plane: ControlPlane):
-    async with product.running(fresh_plane) as gpu:
+    async with product.running(fresh_plane, values=accept.VALUES) as gpu:
         await accept.prepare(fresh_plane, gpu)
         yield fresh_plane, gpu
 
