@@ -63,7 +63,7 @@ class Pace:
     """So much rest may be put off: after a quiet time one change right after another is seen by itself."""
     prove: float = 2.0
     """A proof of progress may take this long."""
-    fresh: float = 0.025
+    fresh: float = 0.08
     """A list waits this long for a refresh that may come so soon; else it answers at once with what
     is published."""
     catch_up: float = 3.0
@@ -181,7 +181,8 @@ class Projection:
         if at_least is None and self._dirty:
             patience = self._pace.catch_up if self._unfollowed else self._pace.fresh
             if self._unfollowed or self._pause() + self._pace.coalesce < patience:
-                await self._wait(lambda: not self._dirty, patience)
+                seen = self._changes
+                await self._wait(lambda: self._shown >= seen, patience)
         elif at_least and not await self._wait(
             lambda: self.proved() >= at_least, self._pace.catch_up
         ):

@@ -130,6 +130,31 @@ async def test_a_list_does_not_wait_for_a_refresh_that_cannot_come_so_soon():
         assert await names(projection) == ["b"], "due within the wait"
 
 
+async def test_a_list_waits_for_the_changes_before_it_and_not_for_those_after():
+    source, gate = a_source(a="x"), Gate()
+    async with running(source, in_thread=gate) as projection:
+        await names(projection)
+        gate.open.clear()
+        source.set(fakes.words_world(tenant_a={"b": "y"}))
+        await gate.waiting.wait()
+        async with asyncio.TaskGroup() as group:
+            read = group.create_task(names(projection))
+            await asyncio.sleep(0.01)
+            gate.waiting.clear()
+            publish = projection._publish
+
+            async def held():
+                await asyncio.sleep(0.2)
+                return await publish()
+
+            projection._publish = held  # the next one comes late
+            source.set(fakes.words_world(tenant_a={"c": "z"}))
+            began = asyncio.get_running_loop().time()
+            gate.open.set()
+            assert await read == ["b"]
+            assert asyncio.get_running_loop().time() - began < 0.15
+
+
 async def test_lists_of_made_up_namespaces_are_forgotten_and_watched_ones_are_not():
     async with running(a_source(a="x"), most_feeds=10) as projection:
         feed, _, _ = await projection.read(WORDS, "tenant-a")
