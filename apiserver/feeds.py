@@ -111,45 +111,24 @@ class Feeds:
             del self._feeds[key]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True)
 class Computed:
     """What some feeds come to in one world; nobody sees anything of it before `show`."""
 
     published: Published
-    parts: tuple[Feed, ...]
-    merged: Mapping[Feed, tuple[Feed, ...]]
-    """Lists of all namespaces, and what each is made of."""
-    rows: Mapping[Feed, tuple[Row, ...]]
-    failed: Mapping[Feed, Exception]
+    states: dict[Feed, State | None] = field(default_factory=dict)
+    """None where the last state holds still."""
+    failed: dict[Feed, Exception] = field(default_factory=dict)
 
     def show(self) -> Mapping[Feed, Exception]:
-        """Have every feed take its new state; returns those that could not be computed, and why."""
-        failed = dict(self.failed)
-        for feed in self.parts:
-            if feed not in failed and feed.serial < self.published.serial:
-                feed.advance(self.published, self._next(feed))
-        for feed, parts in self.merged.items():
-            broken = next((failed[part] for part in parts if part in failed), None)
-            if broken is not None:
-                failed[feed] = broken
-            elif feed.serial < self.published.serial:
-                feed.advance(self.published, self._merge(feed, parts))
-        return failed
+        """Have every feed take its new state; returns those that could not be computed, and why.
 
-    def _next(self, feed: Feed) -> State | None:
-        before, version = feed.history.latest, self.published.version
-        rows = self.rows.get(feed, ())
-        if before is None:
-            return states.first(rows, version)
-        return states.following(
-            before, rows, version, after=self.published.after, forget=feed.history.oldest
-        )
-
-    def _merge(self, feed: Feed, parts: Iterable[Feed]) -> State | None:
-        latest = [part.history.latest for part in parts]
-        found = [state for state in latest if state is not None]
-        history = feed.history
-        return states.merged(found, self.published.version, history.latest, history.oldest)
+        Readers and watchers wait for this: all that takes long was done before, in the thread.
+        """
+        for feed, state in self.states.items():
+            if feed.serial < self.published.serial:
+                feed.advance(self.published, state)
+        return self.failed
 
 
 async def compute(
@@ -160,7 +139,10 @@ async def compute(
     in_thread: InThread,
     enabled: bool,
 ) -> Computed:
-    """Compute those feeds that are behind a world, a few at a time; all empty with the feature off."""
+    """Compute those feeds that are behind a world, a few at a time; all empty with the feature off.
+
+    No feed may take another state meanwhile.
+    """
     parts: dict[Feed, None] = {}
     merged: dict[Feed, tuple[Feed, ...]] = {}
     for feed in feeds:
@@ -174,28 +156,47 @@ async def compute(
     for found in merged.values():
         parts |= dict.fromkeys(found)
     stale = tuple(feed for feed in parts if feed.serial != published.serial)
-    asked = stale if enabled else ()
-    rows: dict[Feed, tuple[Row, ...]] = {}
-    failed: dict[Feed, Exception] = {}
-    for begin in range(0, len(asked), _AT_ONCE):
-        work = functools.partial(_rows, asked[begin : begin + _AT_ONCE], published.world)
-        found_rows, errors = await in_thread(work)
-        rows |= found_rows
-        failed |= errors
-    return Computed(published=published, parts=stale, merged=merged, rows=rows, failed=failed)
+    made = Computed(published)
+    for begin in range(0, len(stale), _AT_ONCE):
+        some = stale[begin : begin + _AT_ONCE]
+        await in_thread(functools.partial(_each, some, made, enabled=enabled))
+    for feed, found in merged.items():
+        await in_thread(functools.partial(_whole, feed, found, made))
+    return made
 
 
-def _rows(
-    feeds: Iterable[Feed], world: World
-) -> tuple[dict[Feed, tuple[Row, ...]], dict[Feed, Exception]]:
-    found: dict[Feed, tuple[Row, ...]] = {}
-    failed: dict[Feed, Exception] = {}
+def _each(feeds: Iterable[Feed], made: Computed, *, enabled: bool) -> None:
+    """Note the next state of each feed."""
+    published = made.published
     for feed in feeds:
         try:
-            found[feed] = feed.resource.rows(world, feed.namespace)
+            rows = feed.resource.rows(published.world, feed.namespace) if enabled else ()
+            made.states[feed] = _next(feed, rows, published)
         except Exception as error:  # noqa: BLE001 -- one list's fault must not end the others
-            failed[feed] = error
-    return found, failed
+            made.failed[feed] = error
+
+
+def _next(feed: Feed, rows: tuple[Row, ...], published: Published) -> State | None:
+    before = feed.history.latest
+    if before is None:
+        return states.first(rows, published.version)
+    return states.following(
+        before, rows, published.version, after=published.after, forget=feed.history.oldest
+    )
+
+
+def _whole(feed: Feed, parts: Iterable[Feed], made: Computed) -> None:
+    """Note the next state of a list of all namespaces, out of theirs."""
+    found = []
+    for part in parts:
+        if part in made.failed:
+            made.failed[feed] = made.failed[part]
+            return
+        state = made.states.get(part) or part.history.latest
+        if state is not None:
+            found.append(state)
+    history = feed.history
+    made.states[feed] = states.merged(found, made.published.version, history.latest, history.oldest)
 
 
 def _tenants(world: World) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ import pytest
 
 from apiserver.projection import Pace, Projection
 from apiserver.resources import base
+from apiserver.wire import states
 from apiserver.wire.status import TimedOut, Unavailable
 from gpu.world import World
 from tests.apiserver import fakes
@@ -302,7 +303,34 @@ async def test_many_lists_leave_the_thread_to_others_now_and_then():
         await projection.read(WORDS, "tenant-0")
         jobs.clear()
         _, state, _ = await projection.read(WORDS, "")
-    assert (len(state.items), len(jobs)) == (20, 3)
+    assert (len(state.items), len(jobs)) == (20, 4), "eight lists each, then all of them as one"
+
+
+async def test_nothing_that_takes_long_is_done_in_the_loop_when_states_are_shown(monkeypatch):
+    """With a thousand tenants it held the loop for hundreds of milliseconds."""
+    beside = []
+
+    async def in_thread(work):
+        beside.append(True)
+        try:
+            return work()
+        finally:
+            beside.pop()
+
+    for name in ("first", "following", "merged"):
+        real = getattr(states, name)
+
+        def made(*args, real=real, **how):
+            assert beside, "worked out in the event loop"
+            return real(*args, **how)
+
+        monkeypatch.setattr(states, name, made)
+    source = fakes.FakeSource(fakes.words_world(tenant_a={"a": "x"}, tenant_b={"b": "y"}))
+    async with running(source, in_thread=in_thread) as projection:
+        await projection.read(WORDS, "")
+        source.set(fakes.words_world(tenant_a={"a": "z"}, tenant_b={"b": "y"}))
+        _, state, _ = await projection.read(WORDS, "")
+    assert [item.row.cells[1] for item in state.items] == ["z", "y"]
 
 
 async def test_a_world_no_list_can_be_computed_of_ends_only_the_lists(logs, monkeypatch):
