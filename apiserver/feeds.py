@@ -93,12 +93,15 @@ class Feeds:
         return tuple(self._feeds.values())
 
     def wanted(self, since: float, most: int) -> tuple[Feed, ...]:
-        """Return those that are watched, and of those read since a time as many more, newest first."""
+        """Return those that are watched, and of those read since a time as many more, newest first.
+
+        Of what cannot be watched nobody expects to be told of changes: it is computed when it is read.
+        """
         watched = [feed for feed in self._feeds.values() if feed.watchers]
         read = [
             feed
             for feed in reversed(self._feeds.values())
-            if not feed.watchers and feed.last_read >= since
+            if not feed.watchers and feed.last_read >= since and feed.resource.is_followed
         ]
         return (*watched, *read[:most])
 

@@ -28,6 +28,7 @@ from apiserver.computing import Computing
 from apiserver.flags import LogFormat, ServeConfig
 from apiserver.observing import Observing
 from apiserver.projection import Projection
+from apiserver.resources import served
 from apiserver.source import CachesSource
 from apiserver.views import Views
 from gpu import keys
@@ -203,6 +204,7 @@ def _build(  # noqa: PLR0917 -- what `serve` opened, handed on once
         authorizer=authz.Authorizer(reviewer, metrics=made.served),
         projection=projection,
         views=views if settings.config.enabled else None,
+        resources=served(settings.config),
         metrics=made,
         admission_callers=settings.admission_callers,
         admission=admissions.build(

@@ -4,7 +4,16 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from gpu import keys
-from openapi import explanations, meta, offers, options, orderreviews, quotareviews, quotas
+from openapi import (
+    drainplans,
+    explanations,
+    meta,
+    offers,
+    options,
+    orderreviews,
+    quotareviews,
+    quotas,
+)
 from openapi.meta import Schema
 
 GROUP: Final = keys.CATALOG_GROUP
@@ -28,9 +37,16 @@ class Kind:
     schema: str
     is_question: bool = False
     """It is posted and answered, never stored: no list, no watch."""
+    namespaced: bool = True
+
+    @property
+    def scope(self) -> str:
+        """As it stands in the names of operations."""
+        return "Namespaced" if self.namespaced else ""
 
 
 KINDS: Final = (
+    Kind(plural="drainplans", kind="DrainPlan", schema=drainplans.KIND, namespaced=False),
     Kind(plural="explanations", kind="Explanation", schema=explanations.KIND),
     Kind(plural="gpuoffers", kind="GPUOffer", schema=offers.KIND),
     Kind(plural="options", kind="Option", schema=options.KIND),
@@ -92,6 +108,7 @@ def schemas() -> dict[str, Schema]:
     """Return every schema by name, lists included, in v3 form."""
     found = {
         **meta.SCHEMAS,
+        **drainplans.SCHEMAS,
         **explanations.SCHEMAS,
         **offers.SCHEMAS,
         **options.SCHEMAS,
@@ -122,30 +139,33 @@ def _paths(operation: Any, parameter: Any) -> Schema:
     paths: Schema = {}
     for kind in KINDS:
         one, many = kind.schema, f"{kind.schema}List"
-        inside = _inside(kind)
+        inside, scope = _inside(kind), kind.scope
+        inner = [spaced, pretty] if kind.namespaced else [pretty]
         if kind.is_question:
             paths[inside] = {
-                "post": operation(kind, "post", f"create{_ID}Namespaced{kind.kind}", one),
-                "parameters": [*posted, spaced, pretty],
+                "post": operation(kind, "post", f"create{_ID}{scope}{kind.kind}", one),
+                "parameters": [*posted, *inner],
             }
             continue
-        paths[f"{root}/{kind.plural}"] = {
-            "get": operation(kind, "list", f"list{_ID}{kind.kind}ForAllNamespaces", many),
-            "parameters": [*listed, pretty],
-        }
+        if kind.namespaced:
+            paths[f"{root}/{kind.plural}"] = {
+                "get": operation(kind, "list", f"list{_ID}{kind.kind}ForAllNamespaces", many),
+                "parameters": [*listed, pretty],
+            }
         paths[inside] = {
-            "get": operation(kind, "list", f"list{_ID}Namespaced{kind.kind}", many),
-            "parameters": [*listed, spaced, pretty],
+            "get": operation(kind, "list", f"list{_ID}{scope}{kind.kind}", many),
+            "parameters": [*listed, *inner],
         }
         paths[f"{inside}/{{name}}"] = {
-            "get": operation(kind, "get", f"read{_ID}Namespaced{kind.kind}", one),
-            "parameters": [named, spaced, pretty],
+            "get": operation(kind, "get", f"read{_ID}{scope}{kind.kind}", one),
+            "parameters": [named, *inner],
         }
     return paths
 
 
 def _inside(kind: Kind) -> str:
-    return f"/apis/{GROUP}/{VERSION}/namespaces/{{namespace}}/{kind.plural}"
+    where = "namespaces/{namespace}/" if kind.namespaced else ""
+    return f"/apis/{GROUP}/{VERSION}/{where}{kind.plural}"
 
 
 def _refused_patch(kind: Kind) -> Schema:
@@ -156,7 +176,7 @@ def _refused_patch(kind: Kind) -> Schema:
     """
     return {
         "description": f"not served: a {kind.kind} is asked, and never stored",
-        "operationId": f"patch{_ID}Namespaced{kind.kind}",
+        "operationId": f"patch{_ID}{kind.scope}{kind.kind}",
         "tags": [_TAG],
         ACTION: "patch",
         GVK: _gvk(kind.kind),

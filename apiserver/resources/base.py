@@ -65,6 +65,11 @@ class Resource:
     version: str = keys.CATALOG_VERSION
 
     @property
+    def is_followed(self) -> bool:
+        """Say whether it is computed at each change while it is read now and then, not only when it is."""
+        return "watch" in self.verbs
+
+    @property
     def type(self) -> Type:
         """Group, version and kind of its objects."""
         return Type(self.group, self.version, self.kind)

@@ -28,6 +28,8 @@ async def serve(request: web.Request) -> web.StreamResponse:
         return await _get(request, resource, about)
     asked = options.parse(request.query)
     if asked.watch and request.method == "GET":
+        if "watch" not in resource.verbs:
+            raise status.not_supported(resource.group, resource.plural, "watch")
         return await watches.serve(request, resource, about.namespace, asked)
     return await _list(request, resource, about, asked)
 

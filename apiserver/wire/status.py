@@ -197,6 +197,14 @@ def method_not_allowed(allowed: Sequence[str]) -> MethodNotAllowed:
     )
 
 
+def not_supported(group: str, plural: str, verb: str) -> MethodNotAllowed:
+    """405 for a verb that a resource does not have, as upstream says it."""
+    return MethodNotAllowed(
+        f'{verb} is not supported on resources of kind "{plural}.{group}"',
+        Details(group=group, kind=plural),
+    )
+
+
 def not_acceptable(offers: Sequence[str]) -> NotAcceptable:
     """406 naming the media types that could be served."""
     return NotAcceptable(f"only the following media types are accepted: {', '.join(offers)}")

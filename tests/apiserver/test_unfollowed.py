@@ -1,0 +1,48 @@
+"""What cannot be watched is computed when it is read, and by the configuration of the process."""
+
+from dataclasses import replace
+
+from apiserver import resources
+from apiserver.resources import base
+from gpu.config import Config, Guard
+from gpu.world import World
+from tests.apiserver import fakes
+from tests.apiserver.fakes import FAST, WORDS
+from tests.apiserver.test_projection import running
+from tests.builders import a_claim, a_class, a_namespace, a_node
+
+
+async def test_what_is_read_and_not_watched_is_not_computed_at_each_change():
+    computed = []
+
+    def rows(world, namespace):
+        computed.append(namespace)
+        return fakes.words(world, namespace)
+
+    counted = base.Resource(
+        plural="plans", singular="p", kind="P", description="", rows=rows, verbs=("get", "list")
+    )
+    source = fakes.FakeSource(fakes.words_world(tenant_a={"a": "x"}))
+    async with running(source, pace=replace(FAST, interest=30)) as projection:
+        await projection.read(counted, "tenant-a")
+        source.set(fakes.words_world(tenant_a={"a": "y"}))
+        await projection.read(WORDS, "tenant-a", at_least=source.version)
+        assert computed == ["tenant-a"]
+        _, state, _ = await projection.read(counted, "tenant-a")
+    assert computed == ["tenant-a", "tenant-a"]
+    assert [item.row.body["spec"]["text"] for item in state.items] == ["y"]
+
+
+def test_drain_plans_go_by_the_guard_of_the_process():
+    world = World(
+        classes=(a_class(),),
+        nodes=(a_node("n1"), a_node("n2")),
+        claims=tuple(a_claim(f"c{age}", at=age, on="n1") for age in range(3)),
+        namespaces=(a_namespace(),),
+    )
+    config = replace(Config(), guard=Guard(share=0.0, at_least=1))
+    held_back = {}
+    for name, table in (("default", resources.RESOURCES), ("own", resources.served(config))):
+        (plans,) = [one for one in table if one.plural == "drainplans"]
+        held_back[name] = plans.rows(world, "")[0].body["status"]["guard"]["heldBack"]
+    assert held_back == {"default": 0, "own": 2}
