@@ -9,7 +9,7 @@ PYTHON ?= python3
 T ?= tests
 # Port of kube-apiserver for `demo`; a free one when empty.
 PORT ?=
-# More words for `bench`, `bench-vm`, `soak` and `accept`.
+# More words for `bench`, `bench-vm`, `bench-api`, `soak` and `accept`.
 ARGS ?=
 # Steps of `soak`: events of the simulated world and passes.
 STEPS ?= 20000
@@ -92,6 +92,10 @@ bench: build-binaries ## Figures on a real control plane, with their spread; ARG
 .PHONY: bench-vm
 bench-vm: build-binaries ## Figures of starts of VMs on the real KubeVirt, beside what it takes alone; ARGS=--help
 	@$(BIN)/python -m bench vm $(ARGS)
+
+.PHONY: bench-api
+bench-api: build-binaries ## Figures of the served API, beside those of a CRD with the same objects; ARGS=--help
+	@$(BIN)/python -m bench api $(ARGS)
 
 .PHONY: soak
 soak: $(READY) ## The binder on simulated clusters under faults; STEPS=20000 ARGS=--help

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from bench import figures, report, scenarios, vm_scenarios
+from bench import api_scenarios, figures, report, scenarios, vm_scenarios
 from bench.scale import Scale
 from devcluster import errors
 
@@ -31,6 +31,7 @@ def main(  # noqa: PLR0913 -- each is an option of the command line
         list[str] | None,
         typer.Argument(
             help=f"{', '.join(scenarios.PARTS)}; all of these when none is named. "
+            f"{api_scenarios.PART}: the served API. "
             f"{', '.join(vm_scenarios.PARTS)}: the last is all others of VMs."
         ),
     ] = None,

@@ -10,6 +10,7 @@ from typing import Final
 
 from bench import (
     admission,
+    api_scenarios,
     bare,
     catalogue,
     lag,
@@ -297,6 +298,7 @@ async def run(scale: Scale, say: Say, parts: Sequence[str]) -> Run:
             bench = Bench(stage=made, scale=scale, say=say, got=got, remarks=remarks)
             for part in on_plane:
                 await getattr(bench, part)()
+    await api_scenarios.measure(scale, say, got, remarks, parts)
     await vm_scenarios.measure(scale, say, got, remarks, parts)
     return Run(_machine(), got.figures(), tuple(remarks))
 
@@ -305,7 +307,7 @@ ALONE: Final = ("model", "lag")
 """Parts that need no control plane."""
 PARTS: Final = (*ALONE, "orders", "scheduler", "policies", "waiting", "passes")
 """What is measured when nobody names parts."""
-ALL_PARTS: Final = (*PARTS, *vm_scenarios.PARTS)
+ALL_PARTS: Final = (*PARTS, api_scenarios.PART, *vm_scenarios.PARTS)
 
 _NEW_CLASS: Final = (
     "watch, pass, settings written, policies: from the POST to the first pod refused"

@@ -1,0 +1,227 @@
+"""What is measured of the served API, beside stored objects of the same content in the same run."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from bench import api_stage, fan, load, passes, scrape, stats
+from bench.api_stage import READER, APIStage, ours, theirs
+from bench.figures import Collected, Goal, Sense, Take
+from bench.load import Aim, Took
+from bench.scale import Scale
+from devcluster import product
+from gpu.objects import kinds
+
+Say = Callable[[str], None]
+WIDTHS: Final = (1, 8, 64)
+WATCHERS: Final = (1000, 5000)
+_TURNS: Final = 4
+"""Requests on each connection, at least."""
+_TOLD: Final = 30.0
+_CHANGES: Final = 8
+_REST: Final = 3.0
+_IDLE: Final = 10.0
+
+BESIDE: Final = Goal(take=Take.MIDDLE, sense=Sense.AT_MOST, value=1.5)
+CORE: Final = Goal(take=Take.MIDDLE, sense=Sense.AT_LEAST, value=1500)
+HUNDREDTH: Final = Goal(take=Take.MIDDLE, sense=Sense.AT_MOST, value=4.29)
+"""The host's own GET of `gpu` with 1,000 nodes took 429 ms."""
+SECOND: Final = Goal(take=Take.MIDDLE, sense=Sense.AT_MOST, value=1000)
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """One thing that is read: in the reader's namespace, or in all as the administrator."""
+
+    plural: str
+    name: str = ""
+    everywhere: bool = False
+
+    @property
+    def words(self) -> str:
+        place = " of all tenants" if self.everywhere else ""
+        return f"GET {self.plural} {self.name}" if self.name else f"LIST {self.plural}{place}"
+
+    def path(self, of: Callable[[str, str, str], str]) -> str:
+        return of(self.plural, "" if self.everywhere else READER, self.name)
+
+
+READS: Final = (
+    _Read("options", "gpu"),
+    _Read("gpuoffers", api_stage.class_name(0)),
+    _Read("quotagates", api_stage.class_name(0)),
+    _Read("options"),
+    _Read("gpuoffers"),
+    _Read("quotagates"),
+    _Read("options", everywhere=True),
+    _Read("gpuoffers", everywhere=True),
+    _Read("quotagates", everywhere=True),
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class APIBench:
+    """One run under way."""
+
+    stage: APIStage
+    scale: Scale
+    say: Say
+    got: Collected
+
+    async def reads(self, nodes: int) -> None:
+        """Each path, each way, at each width; a copy's turn comes right before ours."""
+        when = f"{nodes:,} nodes"
+        for number in range(1, self.scale.rounds + 1):
+            self.say(f"round {number} of {self.scale.rounds}: reads, {when}")
+            for read in READS:
+                for width in WIDTHS:
+                    await self._read(read, width, when)
+        memory = scrape.memory_mib(self.stage.base.process.pid)
+        self.got.add(f"memory of the process after the reads, {when}", "MiB", [memory])
+
+    async def _read(self, read: _Read, width: int, when: str) -> None:
+        through = self.stage.everywhere if read.everywhere else self.stage.through
+        about = f"{width} in flight, {when}"
+        copy, _ = await self._timed(self.stage.everywhere, read.path(theirs), width)
+        self._add(f"{read.words}, a CRD's, {about}", copy)
+        seen, spent = await self._timed(through, read.path(ours), width)
+        goal = HUNDREDTH if (read.name, width, when) == ("gpu", 1, "1,000 nodes") else None
+        self._add(f"{read.words}, {about}", seen, goal)
+        self._cpu(f"{read.words}, {about}", seen, spent)
+        ratio = _p99(seen) / _p99(copy)
+        judged = None if read.name else BESIDE
+        self.got.add(f"p99 of {read.words} ÷ a CRD's, {about}", "", [ratio], goal=judged)
+        if read.everywhere:
+            return
+        alone, spent = await self._timed(self.stage.direct, read.path(ours), width)
+        self._add(f"{read.words}, direct, {about}", alone)
+        self._cpu(f"{read.words}, direct, {about}", alone, spent)
+        core = len(alone.seconds) / spent if spent else 0.0
+        self.got.add(f"{read.words}, direct, for each core, {about}", "1/s", [core], goal=CORE)
+
+    def _add(self, name: str, took: Took, goal: Goal | None = None) -> None:
+        self.got.add(name, "ms", stats.ms(took.seconds), goal=goal)
+        self.got.add(f"{name}: rate", "1/s", [took.rate])
+
+    def _cpu(self, name: str, took: Took, spent: float) -> None:
+        self.got.add(f"{name}: CPU of the process", "ms", [1000 * spent / len(took.seconds)])
+
+    async def _timed(self, aim: Aim, path: str, width: int) -> tuple[Took, float]:
+        """Read a path, connections open and warm; returns what it took and the product's CPU seconds."""
+        pid = self.stage.base.process.pid
+        async with load.connected(aim, width) as pool:
+            await pool.reads(path, width)
+            before = scrape.cpu_seconds(pid)
+            took = await pool.reads(path, max(self.scale.reads, width * _TURNS))
+            return took, scrape.cpu_seconds(pid) - before
+
+    async def watches(self) -> None:
+        """Many watches direct: what they cost idle, and how soon all are told of a change."""
+        for count in WATCHERS:
+            await self._watches(count)
+
+    async def _watches(self, count: int) -> None:
+        pid, about = self.stage.base.process.pid, f"{count:,} watches"
+        self.say(f"{about}, direct")
+        names = [api_stage.TENANTS[index % len(api_stage.TENANTS)] for index in range(count)]
+        paths = [f"{ours('gpuoffers', name)}{fan.STREAMING}" for name in names]
+        aim = Aim(
+            url=self.stage.direct.url,
+            tls=self.stage.direct.tls,
+            headers={"X-Remote-User": "bench", "X-Remote-Group": "system:masters"},
+        )
+        loop = asyncio.get_running_loop()
+        memory = scrape.memory_mib(pid)
+        async with fan.watching(aim, paths) as watchers:
+            await asyncio.sleep(_REST)
+            each = (scrape.memory_mib(pid) - memory) * 1024 / count
+            self.got.add(f"memory of one watch, {about}", "KiB", [each])
+            self.got.add(f"memory of the process, {about}", "MiB", [scrape.memory_mib(pid)])
+            spent, began = scrape.cpu_seconds(pid), loop.time()
+            await asyncio.sleep(_IDLE)
+            idle = (scrape.cpu_seconds(pid) - spent) / (loop.time() - began)
+            self.got.add(f"CPU of the process, idle, {about}", "cores", [idle])
+            for number in range(min(self.scale.changes, _CHANGES)):
+                began = loop.time()
+                await self._change(f"{count} watchers, change {number}")
+                at = sorted(await fan.told(watchers, _TOLD))
+                self.got.add(f"change to the first told, {about}", "ms", stats.ms([at[0] - began]))
+                goal = SECOND if count == WATCHERS[0] else None
+                last = stats.ms([at[-1] - began])
+                self.got.add(f"change to the last told, {about}", "ms", last, goal=goal)
+                await asyncio.sleep(_REST)
+            await self._lag(about)
+
+    async def _lag(self, about: str) -> None:
+        """The loop's lag of one change alone."""
+        before = await self.stage.base.product_counters()
+        await self._change(f"for the lag: {about}")
+        await asyncio.sleep(_REST)
+        bound = passes.lag_p99(before, await self.stage.base.product_counters())
+        if bound is not None:
+            self.got.add(f"event-loop lag p99, one change, {about}", "ms", stats.ms([bound]))
+
+    async def _change(self, text: str) -> None:
+        patch = {"spec": {"description": text}}
+        await self.stage.base.api.patch(kinds.GPU_CLASSES, api_stage.class_name(0), patch)
+
+    async def starts(self) -> None:
+        """Start to ready: Python, lists, and the first view of everything."""
+        running, loop = self.stage.base.product, asyncio.get_running_loop()
+        for number in range(self.scale.rounds):
+            self.say(f"round {number + 1} of {self.scale.rounds}: start to ready")
+            await running.stop(product.FIRST)
+            began = loop.time()
+            await running.start(product.FIRST)
+            self.got.add("start to ready", "s", [loop.time() - began])
+            pid = self.stage.base.process.pid
+            self.got.add("memory of the process, just ready", "MiB", [scrape.memory_mib(pid)])
+        await running.available()
+
+
+def _p99(took: Took) -> float:
+    return stats.percentile(took.seconds, 0.99)
+
+
+async def measure(
+    scale: Scale, say: Say, got: Collected, remarks: list[str], parts: Sequence[str]
+) -> None:
+    """Measure the API on a plane of its own, at both sizes; nothing unless it is named."""
+    if PART not in parts:
+        return
+    fan.allow_connections()
+    few, many = NODES
+    say(f"control plane, product, {few} nodes, {api_stage.CLAIMS:,} claims")
+    async with api_stage.api_stage(few, api_stage.CLAIMS) as stage:
+        say(f"ready; logs lie in {stage.base.cp.directory}, kept if anything fails")
+        bench = APIBench(stage=stage, scale=scale, say=say, got=got)
+        await bench.starts()
+        await stage.copy()
+        await bench.reads(few)
+        say(f"{many:,} nodes")
+        await stage.grow(many)
+        await bench.reads(many)
+        await bench.watches()
+    remarks += _REMARKS
+
+
+NODES: Final = (200, 1000)
+PART: Final = "api"
+
+_REMARKS: Final = (
+    (
+        "API: through kube-apiserver unless a figure says direct; a CRD's objects are copies of ours, each "
+        "in its namespace; lists are of one tenant or of all; connections of the bench stay open, while "
+        "kube-apiserver keeps 25 to us and opens one more for each request beyond them"
+    ),
+    (
+        "API: for each core: requests by CPU seconds of the process, with TLS, log lines and all else that "
+        "the leader does meanwhile"
+    ),
+    (
+        "API: a change is told: from sending the PATCH of a class until the last of all watches of 100 "
+        "tenants' lists has its event; memory of a watch is growth of resident memory, with TLS"
+    ),
+    "API: start to ready: process started to /readyz",
+)
