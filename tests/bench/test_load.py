@@ -68,9 +68,7 @@ async def test_watchers_say_when_each_was_told_of_a_change_and_leave_together():
         response = web.StreamResponse()
         response.enable_chunked_encoding()
         await response.prepare(request)
-        await response.write(b'{"k8s.io/initial-')
-        await asyncio.sleep(0.01)
-        await response.write(b'events-end":"true"}\n')
+        await response.write(b'{"k8s.io/initial-events-end":"true"}\n')
         try:
             await change.wait()
             await response.write(b'{"type":"MODIFIED"}\n')
