@@ -66,6 +66,8 @@ class Pace:
     fresh: float = 0.08
     """A list waits this long for a refresh that may come so soon; else it answers at once with what
     is published."""
+    busy: float = 0.025
+    """The same while much rest is owed, for changes come one after another."""
     catch_up: float = 3.0
     """A reader who wants a version not reached yet waits this long."""
     interest: float = 30.0
@@ -144,6 +146,14 @@ class Projection:
         now = asyncio.get_running_loop().time()
         return max(0.0, self._rested_until - self._pace.owed - now)
 
+    def _patience(self) -> float:
+        """Return how long a list waits for changes that are known; 0 where it would be for nothing."""
+        if self._unfollowed:
+            return self._pace.catch_up
+        owed = self._rested_until - asyncio.get_running_loop().time()
+        longest = self._pace.fresh if owed <= self._pace.owed / 2 else self._pace.busy
+        return longest if self._pause() + self._pace.coalesce < longest else 0.0
+
     def close(self) -> None:
         """End every watch, cleanly: readers of `closing` are woken."""
         self.closing = True
@@ -179,10 +189,8 @@ class Projection:
         self._last_read = loop.time()
         await self._first()
         if at_least is None and self._dirty:
-            patience = self._pace.catch_up if self._unfollowed else self._pace.fresh
-            if self._unfollowed or self._pause() + self._pace.coalesce < patience:
-                seen = self._changes
-                await self._wait(lambda: self._shown >= seen, patience)
+            seen = self._changes
+            await self._wait(lambda: self._shown >= seen, self._patience())
         elif at_least and not await self._wait(
             lambda: self.proved() >= at_least, self._pace.catch_up
         ):
@@ -224,6 +232,8 @@ class Projection:
         """Hurry the refresh on and wait until `done`; False when the time is up."""
         if done():
             return True
+        if seconds <= 0:
+            return False
         try:
             async with asyncio.timeout(seconds):
                 while not done():

@@ -120,7 +120,7 @@ async def test_a_burst_of_changes_is_published_few_times():
 async def test_a_list_does_not_wait_for_a_refresh_that_cannot_come_so_soon():
     """Under steady changes a wait would be the same for everybody, and for nothing."""
     source = a_source(a="x")
-    pace = replace(FAST, interval=0.2, owed=0, fresh=0.1)
+    pace = replace(FAST, interval=0.2, owed=0, busy=0.1)
     async with running(source, pace=pace, in_thread=Gate()) as projection:
         await names(projection)
         began = asyncio.get_running_loop().time()
