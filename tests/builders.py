@@ -305,8 +305,9 @@ def a_vm(name: str = "vm", **more: Any) -> VM:
     return kubevirt.decode_vm(raw_vm(name, **more))
 
 
-def a_kubevirt(*permitted: str, table: bool = True) -> KubeVirt:
-    devices = [{"pciVendorSelector": "10DE:2330", "resourceName": name} for name in permitted]
+def a_kubevirt(*permitted: str, table: bool = True, vendor: str = "10DE") -> KubeVirt:
+    selector = f"{vendor}:2330"
+    devices = [{"pciVendorSelector": selector, "resourceName": name} for name in permitted]
     configuration: Raw = {"permittedHostDevices": {"pciHostDevices": devices}} if table else {}
     return kubevirt.decode_kubevirt(
         {

@@ -82,7 +82,7 @@ class Checker:
             vms=world.vms,
             frame=(
                 {item.name: item.resource for item in world.classes},
-                [item.permitted for item in world.kubevirts],
+                [(item.permitted, item.gpus) for item in world.kubevirts],
             ),
         )
         self._claims = dict(self.ground.claims)

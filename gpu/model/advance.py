@@ -113,6 +113,7 @@ def _is_same_frame(old: Snapshot, given: Objects, classes: Mapping[ClassName, GP
     before = old.given
     if given.kubevirts is not before.kubevirts and (
         names.permitted(given.kubevirts) != old.permitted
+        or names.gpus(given.kubevirts) != names.gpus(before.kubevirts)
     ):
         return False
     if _resources(classes) != _resources(old.classes):

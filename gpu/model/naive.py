@@ -95,7 +95,8 @@ class Cluster:
     @cached_property
     def counted(self) -> set[ResourceName]:
         """What counts as a GPU in a pod's requests."""
-        return {item.resource for item in self.classes} | (self.permitted or set())
+        named = {name for item in self.kubevirts for name in item.gpus}
+        return {item.resource for item in self.classes} | named
 
     def is_gpu_pod(self, pod: Pod) -> bool:
         """Say whether a pod asks for what counts as a GPU, and has not ended."""

@@ -15,14 +15,18 @@ def permitted(kubevirts: Iterable[KubeVirt]) -> frozenset[ResourceName] | None:
     return frozenset(name for table in tables for name in table)
 
 
+def gpus(kubevirts: Iterable[KubeVirt]) -> frozenset[ResourceName]:
+    """Return the names of KubeVirt's tables that count as GPUs."""
+    return frozenset(name for item in kubevirts for name in item.gpus)
+
+
 def is_permitted(resource: ResourceName, table: frozenset[ResourceName] | None) -> bool:
     """Say whether KubeVirt lets a VM have the resource."""
     return table is None or resource in table
 
 
 def effective(
-    classes: Iterable[GPUClass], table: frozenset[ResourceName] | None
+    classes: Iterable[GPUClass], kubevirts: Iterable[KubeVirt]
 ) -> tuple[ResourceName, ...]:
-    """Return every class's resource and every permitted name, sorted: what counts as a GPU."""
-    names = {item.resource for item in classes}
-    return tuple(sorted(names | (table or frozenset())))
+    """Return every class's resource and every GPU that KubeVirt permits, sorted: what counts as a GPU."""
+    return tuple(sorted({item.resource for item in classes} | gpus(kubevirts)))

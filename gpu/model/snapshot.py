@@ -368,7 +368,7 @@ def of(given: Objects, settings: Settings) -> Snapshot:
     by_inventory = {item.name: item for item in given.inventory}
     by_vmi = {item.meta.key: item for item in sorted(given.vmis, key=lambda item: item.meta.key)}
     permitted = names.permitted(given.kubevirts)
-    resources = names.effective(by_class.values(), permitted)
+    resources = names.effective(by_class.values(), given.kubevirts)
     capacities = booking.capacities(by_node.values(), by_inventory, resources)
     tree = given.tree()
     index = indexes.of(by_key, coverage.named(given.vms))

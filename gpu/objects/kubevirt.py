@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 from gpu import keys
-from gpu.objects import launching, meta
+from gpu.objects import launching, meta, permitted
 from gpu.objects.decode import Fields, Raw
 from gpu.objects.launching import Launching
 from gpu.objects.meta import ObjectMeta, OwnerRef
@@ -91,6 +91,8 @@ class KubeVirt:
 
     meta: ObjectMeta
     permitted: tuple[ResourceName, ...] | None = None
+    gpus: tuple[ResourceName, ...] = ()
+    """Those of the permitted ones that count as GPUs."""
     launching: Launching = field(default_factory=Launching)
     raw: Raw = field(default_factory=dict, compare=False, repr=False)
 
@@ -212,18 +214,12 @@ def decode_kubevirt(raw: Raw) -> KubeVirt:
     """Read a KubeVirt CR. `usb` entries and duplicates are passed over, as the host does."""
     fields = Fields(raw)
     configuration = fields.child("spec").child("configuration")
-    permitted: tuple[ResourceName, ...] | None = None
-    if configuration.has("permittedHostDevices"):
-        table = configuration.child("permittedHostDevices")
-        names = {
-            ResourceName(entry.text("resourceName"))
-            for part in ("pciHostDevices", "mediatedDevices")
-            for entry in table.children(part)
-        }
-        permitted = tuple(sorted(names))
+    table = configuration.child("permittedHostDevices")
+    has_table = configuration.has("permittedHostDevices")
     return KubeVirt(
         meta=meta.decode_meta(fields),
-        permitted=permitted,
+        permitted=permitted.names(table) if has_table else None,
+        gpus=permitted.gpus(table),
         launching=launching.decode(fields),
         raw=raw,
     )

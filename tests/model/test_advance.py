@@ -13,6 +13,7 @@ from tests.builders import (
     H100,
     a_claim,
     a_class,
+    a_kubevirt,
     a_namespace,
     a_node,
     a_pod,
@@ -27,7 +28,16 @@ from tests.builders import (
 
 MIXED = ("claims", "nodes", "inventory", "pods", "vmis", "vms")
 """What a step changes object by object; the rest is swapped whole."""
-MARKS = ("unfinalized", "deleting", "lost", "attached", "degraded", "strays", "holders")
+MARKS = (
+    "unfinalized",
+    "deleting",
+    "lost",
+    "attached",
+    "unadopted",
+    "degraded",
+    "strays",
+    "holders",
+)
 
 
 def amounts(book):
@@ -195,6 +205,13 @@ def test_a_change_about_everything_gives_the_same_too(changed):
     given_now = given_of(old, **changed)
     made = advance.advance(old, given_now, a_settings())
     assert told(made) == told(advance.snapshot.of(given_now, a_settings()))
+
+
+def test_what_kubevirt_permits_is_the_same_and_counts_as_a_gpu_now():
+    old = a_snapshot(claims=CLAIMS, kubevirts=[a_kubevirt(H100, "x.com/y", vendor="15B3")])
+    given_now = given_of(old, kubevirts=(a_kubevirt(H100, "x.com/y"),))
+    made = advance.advance(old, given_now, a_settings())
+    assert (set(old.resources), set(made.resources)) == ({H100}, {H100, "x.com/y"})
 
 
 def test_what_did_not_change_is_the_very_same_table():

@@ -30,8 +30,25 @@ def test_a_name_outside_the_table_is_not_permitted():
 
 def test_effective_names_are_those_of_classes_and_of_the_table_once_each_sorted():
     classes = [a_class("b", resource=H100), a_class("a", resource=H100, retired=True)]
-    assert names.effective(classes, frozenset({L40, "intel.com/gpu"})) == (
+    assert names.effective(classes, [a_kubevirt(L40, "intel.com/gpu")]) == (
         "intel.com/gpu",
         L40,
         H100,
     )
+
+
+def test_a_network_card_that_kubevirt_permits_is_no_gpu():
+    table = [a_kubevirt(L40, "mellanox.com/cx6"), a_kubevirt("mellanox.com/cx7", vendor="15B3")]
+    assert names.gpus(table) == {L40, "mellanox.com/cx6"}, "the first says that NVIDIA made it"
+    assert names.effective([a_class("a", resource=H100)], table) == (
+        "mellanox.com/cx6",
+        L40,
+        H100,
+    )
+
+
+def test_it_is_one_once_a_class_names_it():
+    nic = "mellanox.com/cx7"
+    table = [a_kubevirt(nic, vendor="15B3")]
+    assert names.effective([a_class("a", resource=nic)], table) == (nic,)
+    assert names.is_permitted(nic, names.permitted(table))

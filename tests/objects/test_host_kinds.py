@@ -174,6 +174,40 @@ def test_mediated_devices_are_in_the_table_and_usb_is_not():
     assert kubevirt.decode_kubevirt(raw).permitted == ("nvidia.com/GRID",)
 
 
+def table_of(*entries, part="pciHostDevices"):
+    found = [
+        {"resourceName": name, **({"pciVendorSelector": it} if it else {})} for name, it in entries
+    ]
+    raw = {"spec": {"configuration": {"permittedHostDevices": {part: found}}}}
+    return kubevirt.decode_kubevirt({"metadata": {"name": "kubevirt"}, **raw})
+
+
+@pytest.mark.parametrize(
+    ("entries", "gpus"),
+    [
+        pytest.param([("nvidia.com/GH100", "10DE:2330")], ("nvidia.com/GH100",), id="a GPU"),
+        pytest.param([("mellanox.com/cx6", "15B3:101D")], (), id="a network card"),
+        pytest.param([("mellanox.com/cx6", "15b3:101e")], (), id="in lower case"),
+        pytest.param([("samsung.com/nvme", "144D:A80A")], (), id="a disk"),
+        pytest.param([("intel.com/x", "8086:56C0")], ("intel.com/x",), id="its maker has GPUs too"),
+        pytest.param([("x.com/y", "FFFF:0001")], ("x.com/y",), id="a maker nobody knows"),
+        pytest.param([("x.com/y", "")], ("x.com/y",), id="no selector"),
+        pytest.param([("x.com/y", "mlx5")], ("x.com/y",), id="no PCI selector"),
+        pytest.param(
+            [("x.com/y", "15B3:101D"), ("x.com/y", "10DE:2330")], ("x.com/y",), id="of two makers"
+        ),
+    ],
+)
+def test_a_permitted_device_counts_as_a_gpu_unless_its_maker_has_none(entries, gpus):
+    found = table_of(*entries)
+    assert found.gpus == gpus
+    assert found.permitted == tuple(sorted({name for name, _ in entries})), "still permitted"
+
+
+def test_a_mediated_device_counts_as_a_gpu_whatever_it_says():
+    assert table_of(("x.com/y", "15B3:101D"), part="mediatedDevices").gpus == ("x.com/y",)
+
+
 @pytest.mark.parametrize(
     ("name", "tenant"),
     [("tenant-a", "tenant-a"), ("tenant-root", "tenant-root"), ("default", None), ("tenant", None)],

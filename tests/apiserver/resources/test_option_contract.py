@@ -91,7 +91,7 @@ CHANGED: Final[Mapping[str, list[dict[str, Any]]]] = {
 def cluster(*objects: dict[str, Any]) -> Cluster:
     """A tenant beside the objects; names count as the leader has them in the settings."""
     found = [kubevirt.decode_kubevirt(one) for one in objects if one["kind"] == "KubeVirt"]
-    known = names.effective((), names.permitted(found))
+    known = names.effective((), found)
     return Cluster(
         {
             "settings": {"resourceNames": ",".join(known), "rawResourceNames": "allowed"},
