@@ -49,9 +49,14 @@ _BEFORE_OTHERS: Final = frozenset({Kind.ROOM, Kind.BUDGET, Kind.CLASS, Kind.ENTI
 """Of these there may be enough for one that comes before."""
 
 
+def kind_of(reason: type[GateReason]) -> Kind:
+    """Return what a reason is about."""
+    return _KINDS.get(reason, Kind.VM)
+
+
 def kinds(reasons: Iterable[GateReason]) -> tuple[Kind, ...]:
     """Return the first two kinds of reasons that stand where no single change is told."""
-    found = tuple(dict.fromkeys(_KINDS.get(type(one), Kind.VM) for one in reasons))
+    found = tuple(dict.fromkeys(kind_of(type(one)) for one in reasons))
     if len(found) == 1 and found[0] in _BEFORE_OTHERS:
         found = (*found, Kind.TURN)
     return found[:_MOST]
