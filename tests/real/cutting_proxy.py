@@ -42,6 +42,8 @@ class CuttingProxy:
     cut_at: int | None = None
     when: When = When.BEFORE
     on_cut: Callable[[], Awaitable[None]] | None = None
+    before: Callable[[web.Request], Awaitable[None]] | None = None
+    """Awaited with each request before it is forwarded: a slow line, or one that takes no more of some."""
     seen: list[tuple[str, str]] = field(default_factory=list)
     cuts: int = 0
     url: str = ""
@@ -54,6 +56,8 @@ class CuttingProxy:
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Forward one request; a watch's body is passed on as it comes."""
+        if self.before is not None:
+            await self.before(request)
         mine = False
         if request.method in WRITES and self.counts(request.method, request.path):
             self.seen.append((request.method, request.path))

@@ -1,0 +1,259 @@
+"""The API answers in time whatever goes on beside it: orders, webhooks, a slow API server, no reviews."""
+
+import asyncio
+import contextlib
+import itertools
+import json
+import math
+import ssl
+import time
+
+import aiohttp
+import pytest
+import pytest_asyncio
+
+from devcluster import chart, tenants
+from gpu.cluster import errors
+from gpu.objects import kinds
+from tests.real import site as sites
+from tests.real.cutting_proxy import between
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]
+
+TENANT, OTHER = "tenant-safe", "tenant-beside"
+FLAGS = ("--lease-duration=30", "--renew-deadline=20", "--retry-period=1", "--fence-wait=0.5",
+         "--shutdown-delay=0.2")  # fmt: skip
+"""A leader that waits out a slow API server."""
+DISCOVERY = 1.0
+"""Seconds for what keeps the APIService available: kube-apiserver gives it 5."""
+LIST = 2.0
+"""Seconds for a list, on two busy cores that the whole control plane shares."""
+SLOW = 1.0
+"""Seconds that each answer of the slow kube-apiserver takes."""
+REVIEWS = 10.0
+"""Seconds that an access review may take before the request fails closed."""
+WEBHOOKS = 500
+ORDERS = 100
+NUMBERS = itertools.count()
+
+
+class Line:
+    """The product's line to kube-apiserver: how slow it is, and whether reviews get through."""
+
+    def __init__(self):
+        self.slow = 0.0
+        self.reviews = asyncio.Event()
+        self.reviews.set()
+
+    async def before(self, request):
+        """Hold a request back."""
+        if "accessreviews" in request.path:
+            await self.reviews.wait()
+        if "watch=" not in request.query_string:
+            await asyncio.sleep(self.slow)
+
+
+class Safe:
+    """A site whose product talks through a line, and clients that measure."""
+
+    def __init__(self, site, line, session):
+        self.site, self.line, self.session = site, line, session
+        self.tls = ssl.create_default_context(cafile=str(site.cp.pki.ext_ca.crt))
+
+    async def listed(self, user=None):
+        """List a tenant's offers as somebody nobody has seen, or as `user`; status, body, seconds."""
+        who = user or f"nobody-{next(NUMBERS)}@{TENANT}"
+        person = self.site.admin.acting_as(who, (tenants.group(TENANT), "system:authenticated"))
+        path = f"{sites.CATALOG}/namespaces/{TENANT}/gpuoffers"
+        began = time.monotonic()
+        answer = await person.raw("GET", path, deadline=30)
+        return answer.status, answer.body, time.monotonic() - began
+
+    async def discovered(self):
+        """Read discovery through kube-apiserver; the seconds it took."""
+        began = time.monotonic()
+        answer = await self.site.admin.raw("GET", sites.CATALOG, deadline=30)
+        assert answer.status == 200, answer.body
+        return time.monotonic() - began
+
+    async def probed(self):
+        """Ask the replica for readiness and liveness; the seconds of the slower one."""
+        url = self.site.product.replicas["replica-1"].url
+        took = []
+        for probe in ("livez", "readyz"):
+            began = time.monotonic()
+            async with self.session.get(f"{url}/{probe}", ssl=self.tls) as answer:
+                assert answer.status == 200, await answer.text()
+            took.append(time.monotonic() - began)
+        return max(took)
+
+    async def measured(self, seconds):
+        """Keep asking for a while; the slowest but one in a hundred of each, by name."""
+        took = {"discovery": [], "list": [], "probes": []}
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            status, body, lasted = await self.listed(f"somebody@{TENANT}")
+            assert status == 200, body
+            took["list"].append(lasted)
+            took["discovery"].append(await self.discovered())
+            took["probes"].append(await self.probed())
+            await asyncio.sleep(0.02)
+        return {name: worst(found) for name, found in took.items()}
+
+    async def is_available(self):
+        found = await self.site.admin.get(kinds.API_SERVICES, "v1alpha1.catalog.gpu.cozystack.io")
+        return any(
+            one["type"] == "Available" and one["status"] == "True"
+            for one in found["status"]["conditions"]
+        )
+
+
+def worst(seconds):
+    """Return the 99th percentile by nearest rank."""
+    return sorted(seconds)[math.ceil(len(seconds) * 0.99) - 1]
+
+
+def is_in_time(found):
+    return found["discovery"] < DISCOVERY and found["probes"] < DISCOVERY and found["list"] < LIST
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def safe(binaries_built, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("kept-safe")
+    async with (
+        sites.opened(directory, start=False, values=chart.ORDERS_WAIT) as site,
+        between(site) as proxy,
+        aiohttp.ClientSession() as session,
+    ):
+        line = Line()
+        proxy.before = line.before
+        await site.product.start(flags=FLAGS, login=proxy.login)
+        await site.product.available()
+        await site.node("gpu-1", 1000)
+        await site.offer("h100")
+        for tenant in (TENANT, OTHER):
+            await site.tenant(tenant)
+        yield Safe(site, line, session)
+
+
+async def test_while_orders_are_bound(safe):
+    async with asyncio.TaskGroup() as tasks:
+        for number in range(ORDERS):
+            tasks.create_task(safe.site.order(OTHER, f"order-{number}", "h100"))
+        found = await safe.measured(3)
+
+    async def all_bound():
+        claims = await safe.site.claims()
+        return sum((one.get("status") or {}).get("phase") == "Bound" for one in claims) == ORDERS
+
+    await sites.until(all_bound, 30, "all orders bound")
+    assert is_in_time(found), found
+
+
+async def test_while_hundreds_of_webhooks_are_in_flight(safe):
+    url = f"{safe.site.product.replicas['replica-1'].url}/admission/orders"
+    stop = asyncio.Event()
+    answered = []
+
+    async def ask(session):
+        while not stop.is_set():
+            async with session.post(url, json=review(), ssl=safe.tls) as answer:
+                answered.append((answer.status, (await answer.json())["response"]["allowed"]))
+
+    connector = aiohttp.TCPConnector(limit=WEBHOOKS)
+    async with (
+        aiohttp.ClientSession(connector=connector) as session,
+        asyncio.TaskGroup() as tasks,
+    ):
+        for _ in range(WEBHOOKS):
+            tasks.create_task(ask(session))
+        await sites.until(lambda: asyncio.sleep(0, len(answered) >= WEBHOOKS), 60, "a first round")
+        found = await safe.measured(3)
+        stop.set()
+    assert len(answered) >= WEBHOOKS
+    assert {status for status, _ in answered} == {200}
+    assert is_in_time(found), found
+
+
+def review():
+    """Return what kube-apiserver asks when somebody orders."""
+    body = {
+        "apiVersion": "gpu.cozystack.io/v1alpha1",
+        "kind": "GPUClaim",
+        "metadata": {"name": "asked", "namespace": OTHER},
+        "spec": {"className": "h100", "count": 1},
+    }
+    request = {
+        "uid": f"uid-{next(NUMBERS)}",
+        "kind": {"group": "gpu.cozystack.io", "version": "v1alpha1", "kind": "GPUClaim"},
+        "resource": {"group": "gpu.cozystack.io", "version": "v1alpha1", "resource": "gpuclaims"},
+        "name": "asked",
+        "namespace": OTHER,
+        "operation": "CREATE",
+        "userInfo": {"username": "somebody", "groups": ["system:authenticated"]},
+        "object": body,
+        "dryRun": True,
+    }
+    return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+
+
+async def test_while_the_api_server_is_slow(safe):
+    await safe.listed(f"somebody@{TENANT}")
+    safe.line.slow = SLOW
+    try:
+        status, body, took = await safe.listed()
+        assert status == 200, body
+        assert SLOW <= took < SLOW + LIST  # somebody unknown: one review, over the slow line
+        found = await safe.measured(2)
+        assert is_in_time(found), found
+        assert await safe.is_available()
+    finally:
+        safe.line.slow = 0.0
+
+
+async def test_while_nobody_answers_access_reviews(safe):
+    known = f"known@{TENANT}"
+    assert (await safe.listed(known))[0] == 200
+    safe.line.reviews.clear()
+    try:
+        assert (await safe.listed(known))[0] == 200  # reviewed a moment ago
+        waiting = asyncio.ensure_future(safe.listed())
+        while not waiting.done():
+            assert await safe.discovered() < DISCOVERY
+            assert await safe.probed() < DISCOVERY
+            await asyncio.sleep(0.2)
+        status, body, took = await waiting
+        told = json.loads(body)
+        assert (status, told["reason"]) == (500, "InternalError")
+        assert told["message"] == "Internal error occurred: the access review failed"
+        assert took < REVIEWS + 1
+        assert await safe.is_available()
+    finally:
+        safe.line.reviews.set()
+    assert '"msg": "access not reviewed"' in log_of(safe)
+
+    async def served():
+        return (await safe.listed())[0] == 200
+
+    await sites.until(served, 5, "reviews are answered again")
+
+
+def log_of(safe):
+    return safe.site.product.replicas["replica-1"].log.read_text(encoding="utf-8")
+
+
+async def test_a_namespace_deletes_while_the_api_server_is_slow_for_us(safe):
+    await safe.site.admin.create(kinds.NAMESPACES, {"metadata": {"name": "while-slow"}})
+    safe.line.slow = SLOW
+    try:
+        await safe.site.admin.delete(kinds.NAMESPACES, "while-slow")
+        await sites.until(lambda: gone(safe.site, "while-slow"), 20, "the namespace gone")
+    finally:
+        safe.line.slow = 0.0
+
+
+async def gone(site, name):
+    with contextlib.suppress(errors.NotFound):
+        await site.admin.get(kinds.NAMESPACES, name)
+        return False
+    return True
