@@ -31,7 +31,7 @@ def unreachable(
     what rests on that kind is answered 503 for itself.
     """
     broken = [kind for kind in kinds if kind in failing and now - failing[kind] > patience]
-    return f"cannot be read now: {', '.join(broken)}" if len(broken) == len(kinds) else ""
+    return f"cannot be read now: {', '.join(broken)}" if len(broken) == len(kinds) > 0 else ""
 
 
 @dataclass(slots=True)

@@ -287,7 +287,7 @@ def _add_checks(process: Process) -> None:
         return f"not listed yet: {', '.join(waiting)}" if waiting else ""
 
     def watched() -> str:
-        kinds_ = [kind.resource for kind in caches.reflectors]
+        kinds_ = [kind.resource for kind in caches.reflectors if caches[kind].served]
         now = asyncio.get_running_loop().time()
         return unreachable(kinds_, caches.failing, now, FAILING)
 

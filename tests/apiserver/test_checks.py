@@ -17,3 +17,7 @@ from apiserver.checks import unreachable
 )
 def test_readiness_turns_red_when_nothing_can_be_read(failing, problem):
     assert unreachable(["nodes", "pods"], failing, now=100.0, patience=5.0) == problem
+
+
+def test_where_nothing_is_watched_nothing_is_away():
+    assert unreachable([], {"else": 0.0}, now=100.0, patience=5.0) == ""
