@@ -38,6 +38,8 @@ from gpu.units import ClaimName, ClassName, NodeName, TenantName, Units
 
 MOST_TOLD: Final = 50
 """Claims that a message names; more are counted."""
+_FEW: Final = 4
+"""Nodes that are asked about one by one, the best first; then all at once, which costs as much for each."""
 _CAUSES: Final = {
     Ineligible.GONE: Cause.NODE_GONE,
     Ineligible.NOT_READY: Cause.NODE_NOT_READY,
@@ -296,11 +298,20 @@ def _elsewhere(
         for claim in claims:
             if coverage.node_held(claim) is not None:
                 draft.lift(claim)
-        while node := placement.choose(draft, wants, without | refused.keys(), prefer):
+        for _ in range(_FEW):
+            node = placement.choose(draft, wants, without | refused.keys(), prefer)
+            if node is None:
+                break
             misfit = launchers.why_not(case.asked, node)
             if misfit is None:
                 return node
             refused[node] = misfit
+        else:
+            rest = placement.with_room(draft, wants, without | refused.keys())
+            refused |= launchers.refused(case.asked, rest)
+            node = placement.choose(draft, wants, without | refused.keys(), prefer)
+            if node is not None:
+                return node
         if refused:
             return _nowhere(refused.values())
         return placement.why_not_wants(draft, wants, len(claims))

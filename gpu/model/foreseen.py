@@ -45,6 +45,11 @@ class Launchers:
             return None
         return fit.why_not(needs, found, self.facts)
 
+    def refused(self, asked: Asked, nodes: Iterable[NodeName]) -> dict[NodeName, Misfit]:
+        """Return those of the nodes that do not take the launcher of a start, and why."""
+        found = ((node, self.why_not(asked, node)) for node in nodes)
+        return {node: misfit for node, misfit in found if misfit is not None}
+
     def grant(self, asked: Asked, node: NodeName) -> None:
         """Have the launcher count on the node it is promised."""
         pod = launcher(asked.request, asked.vm.namespace)

@@ -49,6 +49,19 @@ def choose(
     return best[1] if best else None
 
 
+def with_room(
+    draft: Draft, wants: Wants, without: AbstractSet[NodeName] = frozenset()
+) -> frozenset[NodeName]:
+    """Return every node that `choose` may return for a set of classes that are all known."""
+    names = list(wants)
+    asked = by_resource(draft, wants)
+    return frozenset(
+        node
+        for node in _eligible(draft, names) - _kept(draft, names) - without
+        if all(draft.ledger.room(node, resource) >= units for resource, units in asked.items())
+    )
+
+
 def stays(draft: Draft, claims: Iterable[GPUClaim], node: NodeName, *, holding: bool) -> bool:
     """Say whether a node can hold claims whose guest runs there, or may: nothing is overdrawn then.
 

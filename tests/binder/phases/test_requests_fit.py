@@ -126,6 +126,16 @@ def test_a_start_that_fits_nowhere_is_refused_with_what_it_asks_for_and_why():
     )
 
 
+@pytest.mark.parametrize("count", [3, 4, 5, 9])
+def test_however_many_do_not_take_it_the_one_that_does_is_found(count):
+    small = [node(f"n{number}", cpu="1") for number in range(count)]
+    big = node("z", units=9)
+    found = scene(start("a", launcher=launcher(cpu="2")), nodes=(*small, big))
+    assert told(found) == {"a": ("Succeeded", "z", "Placed")}
+    said = words(scene(start("a", launcher=launcher(cpu="2")), nodes=(*small, node("y", units=0))))
+    assert f"of {count} nodes: {count} lack CPU" in said
+
+
 def test_a_node_without_the_units_is_none_that_its_launcher_is_asked_about():
     nodes = (node("n1", units=1), node("n2", cpu="1"))
     said = words(scene(start("a", count=2, launcher=launcher(cpu="2")), nodes=nodes))
