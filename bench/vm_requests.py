@@ -40,6 +40,13 @@ class Answers:
     """Words of those that were refused."""
     in_passes: float
     """Of the time, the part in which a full pass was deciding or writing."""
+    wall: float
+    """Seconds from the first sent to the last answered."""
+    cpu: Mapping[str, float]
+    """Seconds of CPU by process."""
+    before: scrape.Counters
+    after: scrape.Counters
+    """The product's own metrics."""
 
 
 async def request(stage: VMStage) -> None:
@@ -65,15 +72,21 @@ async def answers(stage: VMStage, held: Sequence[str], count: int) -> Answers:
     jobs = (functools.partial(_start, stage, *one, refused) for one in enumerate(devices))
     loop = asyncio.get_running_loop()
     async with _passes(stage):
-        before, began = await stage.base.product_counters(), loop.time()
+        before, spent, began = await stage.base.product_counters(), stage.cpu(), loop.time()
         took = await in_flight(CROWD, jobs)
-        wall, after = loop.time() - began, await stage.base.product_counters()
+        wall = loop.time() - began
+        cpu = {name: seconds - spent[name] for name, seconds in stage.cpu().items()}
+        after = await stage.base.product_counters()
     phases = scrape.gained_by(orders.PASS, "phase", before, after)
     return Answers(
         seconds=took,
         answered=gained("vmis", before, after),
         refused=refused,
         in_passes=sum(spent for name, (_, spent) in phases.items() if name != _BESIDE) / wall,
+        wall=wall,
+        cpu=cpu,
+        before=before,
+        after=after,
     )
 
 

@@ -9,6 +9,7 @@ from bench import orders, scrape, stats, vm_requests, vm_webhooks, vms
 from bench.admission import CROWD
 from bench.figures import Collected, Goal, Sense, Take
 from bench.scale import Scale
+from bench.vm_requests import Answers
 from bench.vm_stage import VMStage, vm_stage
 from bench.vms import Asks, Start, Step
 
@@ -89,6 +90,10 @@ class VMBench:
         self._answered(f"{_REQUESTED}, as the webhook answered it", found.answered, goals)
         share = 100 * found.in_passes
         self.got.add("of that time, a full pass was deciding or writing", "%", [share])
+        for name, seconds in found.cpu.items():
+            self.got.add(f"CPU, {_REQUESTED}: {name}", "cores", [seconds / found.wall])
+        self.got.add(f"answered, {_REQUESTED}", "/s", [count / found.wall])
+        self._product(found, _REQUESTED)
         refused = len(found.refused)
         self.got.add("of those starts, refused", "", [refused])
         if refused:
@@ -101,7 +106,7 @@ class VMBench:
             self.got.add(f"CPU, {what}: {name}", "cores", [seconds / found.seconds])
         return found
 
-    def _product(self, rush: vms.Rush, what: str) -> None:
+    def _product(self, rush: vms.Rush | Answers, what: str) -> None:
         """Note what the product did meanwhile, of its own metrics."""
         phases = scrape.gained_by(orders.PASS, "phase", rush.before, rush.after)
         for name, (_, seconds) in phases.items():
@@ -112,6 +117,7 @@ class VMBench:
         for verb, (count, seconds) in patches.items():
             name = f"a {verb} as the product saw it, {what}"
             self.got.add(name, "ms", stats.ms([seconds / count]), note=_MEAN)
+            self.got.add(f"{verb}s of the product, {what}", "", [count])
         for webhook in ("vmis", "pods"):
             gained = vm_webhooks.gained(webhook, rush.before, rush.after)
             self._answered(f"webhook {webhook}, {what}", gained)
