@@ -132,6 +132,9 @@ async def answer_errors(request: web.Request, handler: Handler) -> web.StreamRes
         return await handler(request)
     except (StatusError, web.HTTPException) as error:
         return error_response(as_status(error))
+    except web.RequestPayloadError as error:  # not packed, or not framed, as its headers say
+        text = " ".join(str(error).split())[:128]
+        return error_response(status.BadRequest(f"the body of the request cannot be read: {text}"))
     except Exception:
         log.exception("request failed", audit_id=request.get(appkeys.AUDIT_ID, ""))
         return error_response(status.internal("unexpected error; see the log under the audit id"))

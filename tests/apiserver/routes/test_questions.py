@@ -158,6 +158,14 @@ async def test_what_is_no_question_of_this_kind_is_a_bad_request(client, body, w
     assert words in found["message"]
 
 
+async def test_a_body_that_is_not_packed_as_it_says_is_a_bad_request(client):
+    said = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
+    answer = await client.post(A, data=b"{}", headers=said)
+    found = await answer.json()
+    assert (answer.status, found["kind"], found["reason"]) == (400, "Status", "BadRequest")
+    assert found["message"].startswith("the body of the request cannot be read: ")
+
+
 @pytest.mark.parametrize(
     "data", [b"{", b"", b"[" * 100_000, b"\xff"], ids=["half", "no", "deep", "b"]
 )
