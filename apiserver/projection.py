@@ -110,6 +110,8 @@ class Projection:
         self._rested_until = float("-inf")
         """When all rest has been had; a refresh may begin `Pace.owed` earlier."""
         self.closing = False
+        self.parting = 0
+        """How many watches were open when `close` was called."""
 
     async def run(self) -> None:
         """Follow the source until cancelled."""
@@ -157,6 +159,7 @@ class Projection:
     def close(self) -> None:
         """End every watch, cleanly: readers of `closing` are woken."""
         self.closing = True
+        self.parting = self.watchers
         for feed in self._feeds.all():
             feed.announce()
 

@@ -137,7 +137,7 @@ async def _lines(
                 sent = version
                 yield told.batch([framer.bookmark(version)])
     if projection.closing:  # whoever is let go at once comes back at once
-        spread = min(projection.watchers / services.limits.partings, services.limits.parting)
+        spread = min(projection.parting / services.limits.partings, services.limits.parting)
         await asyncio.sleep(spread * random.random())  # noqa: S311 -- spreads reconnects
 
 
