@@ -41,6 +41,7 @@ def launcher(asked: Review, world: World) -> str | Denied:
     vmi = Fields(asked.object)
     try:
         text = foreseen.format_launcher(_labels(vmi, asked.name), _spec(vmi, config, world.nodes))
+        foreseen.read(text, asked.namespace, "")  # what the leader cannot read it would not ask
     except DecodeError as error:
         return vmis.unread(asked, str(error))
     return text if len(text) <= foreseen.LONGEST else _too_long(asked)

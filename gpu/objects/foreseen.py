@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from gpu.errors import DecodeError
 from gpu.objects import pods
-from gpu.objects.decode import Raw
+from gpu.objects.decode import Fields, Raw
 from gpu.objects.pods import Pod
 
 LONGEST: Final = 16384
@@ -29,17 +29,22 @@ def format_launcher(labels: Mapping[str, str], spec: Raw) -> str:
 @functools.lru_cache(maxsize=_KEPT)
 def launcher(text: str, namespace: str, request: str) -> Pod | None:
     """Read it as the pod of a start, which has the id of the request; None where there is none to read."""
-    try:
-        raw: Any = json.loads(text) if text else None
-    except (ValueError, RecursionError):
+    if not text:
         return None
-    if not isinstance(raw, dict):
-        return None
-    found = raw.get("metadata")
-    labels = found.get("labels") if isinstance(found, dict) else None
-    name = f"start-{request}"
-    meta = {"name": name, "namespace": namespace, "uid": name, "labels": labels or {}}
     try:
-        return pods.decode({"metadata": meta, "spec": raw.get("spec") or {}})
+        return read(text, namespace, request)
     except DecodeError:
         return None
+
+
+def read(text: str, namespace: str, request: str) -> Pod:
+    """Read the same. Raises DecodeError where it is broken."""
+    try:
+        raw: Any = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DecodeError("launcher", "is no JSON") from error
+    pod = Fields(raw, "launcher")
+    name = f"start-{request}"
+    meta = {"name": name, "namespace": namespace, "uid": name}
+    labels = pod.child("metadata").text_map("labels")
+    return pods.decode({"metadata": meta | {"labels": labels}, "spec": pod.child("spec").raw})

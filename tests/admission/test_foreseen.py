@@ -1,5 +1,6 @@
 """The launcher foreseen of a VMI: what it asks of a node, as KubeVirt 1.8.4 renders it, or more."""
 
+import copy
 import json
 
 import pytest
@@ -313,3 +314,65 @@ def test_what_cannot_be_counted_is_bounded():
     body = a_vmi(domain={"memory": {"guest": "9" * 40}, "cpu": {"cores": 2**31, "sockets": 2**31}})
     assert len(json.loads(text_of(body))["spec"]["containers"]) == 1
     assert pod_of(body).needs.amounts["memory"] == 2**63 - 1
+
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+EVERYTHING = {
+    "domain": {
+        "resources": {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"x/y": "1"}},
+        "cpu": {"cores": 1, "model": "m", "features": [{"name": "f", "policy": "forbid"}]},
+        "memory": {"guest": "1Gi", "hugepages": {"pageSize": "2Mi"}, "reservedOverhead": {}},
+        "devices": {
+            "gpus": [CLAIM],
+            "hostDevices": [starts.gpu("x/y")],
+            "interfaces": [{"name": "n", "model": "virtio", "binding": {"name": "b"}}],
+            "filesystems": [{"name": "f", "virtiofs": {}}],
+            "autoattachVSOCK": True,
+        },
+        "ioThreads": {"supplementalPoolThreadCount": 2},
+        "machine": {"type": "q35"},
+        "launchSecurity": {"sev": {}},
+        "firmware": {"kernelBoot": {"container": {}}},
+    },
+    "nodeSelector": {"a": "b"},
+    "affinity": {
+        "nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [{"key": "k"}]}]}},
+        "podAntiAffinity": {REQUIRED: [{"topologyKey": "t", "labelSelector": {}}]},
+    },
+    "tolerations": [{"key": "k"}],
+    "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}],
+    "livenessProbe": {"exec": {}},
+}
+
+
+def paths_of(value, path=()):
+    yield path
+    found = value if isinstance(value, dict | list) else {}
+    for name, child in found.items() if isinstance(found, dict) else enumerate(found):
+        yield from paths_of(child, (*path, name))
+
+
+def with_at(value, path, other):
+    if not path:
+        return other
+    made = copy.copy(value)
+    made[path[0]] = with_at(value[path[0]], path[1:], other)
+    return made
+
+
+RUBBISH = (None, True, -1, 2**70, "", "1", "x" * 9, [], [None], {}, {"a": 1}, [{"a": []}])
+
+
+@pytest.mark.parametrize("path", list(paths_of(EVERYTHING)), ids=lambda it: ".".join(map(str, it)))
+def test_whatever_a_vmi_says_there_is_an_answer(path):
+    """One that can be read, or a denial: never an error, which kube-apiserver would take for our fault."""
+    for other in RUBBISH:
+        body = a_vmi()
+        body["spec"] = with_at(EVERYTHING, path, other)
+        found = text_of(body)
+        if isinstance(found, Denied):
+            assert found.code == 422
+        else:
+            pod = stored.launcher(found, "tenant-a", "r")
+            assert pod is not None, other
+            assert all(0 < amount < 2**63 for amount in pod.needs.amounts.values())
