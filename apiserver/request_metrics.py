@@ -109,7 +109,10 @@ def create(registry: CollectorRegistry) -> RequestMetrics:
         ),
         watch_events=counter("apiserver_watch_events_total", "Watch events sent.", _RESOURCE),
         watch_event_sizes=seconds(
-            "apiserver_watch_events_sizes", "Bytes of watch events sent.", _RESOURCE, _EVENT_BYTES
+            "apiserver_watch_events_sizes",
+            "Bytes of watch events sent; those that are told together count as one.",
+            _RESOURCE,
+            _EVENT_BYTES,
         ),
         watch_list_seconds=seconds(
             "apiserver_watch_list_duration_seconds",

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import structlog
 from aiohttp import web
-from prometheus_client import Counter
+from prometheus_client import Counter, Histogram
 
 from apiserver import appkeys, middleware, told
 from apiserver.appkeys import Limits, Services
@@ -42,19 +42,25 @@ async def serve(
 ) -> web.StreamResponse:
     """Stream until the time is up, the client leaves, or the process does."""
     services = request.app[appkeys.SERVICES]
+    clock = asyncio.get_running_loop().time
+    begun, served = clock(), services.metrics.served
     view = negotiate.choose(request.headers.get("Accept"), Subject.WATCH)
     framer = Framer(resource.type, resource.columns, view, asked.include)
     start = await _start(services, resource, namespace, asked)
     response = web.StreamResponse(headers={"Content-Type": view.media})
     response.enable_chunked_encoding()
     labels = middleware.request_labels(request, request[appkeys.ATTRIBUTES])
-    counter = services.metrics.served.watch_events.labels(
-        resource.group, resource.version, resource.plural
-    )
-    gauge = services.metrics.served.long_running.labels(*labels)
+    about = (resource.group, resource.version, resource.plural)
+    counters = (served.watch_events.labels(*about), served.watch_event_sizes.labels(*about))
+    gauge = served.long_running.labels(*labels)
+
+    def listed() -> None:
+        served.watch_list_seconds.labels(*about, labels[-2]).observe(clock() - begun)
+
     with services.projection.following(start.feed), gauge.track_inprogress():
         await response.prepare(request)
-        await _send(request, response, _lines(services, start, asked, framer), counter)
+        lines = _lines(services, start, asked, framer, listed)
+        await _send(request, response, lines, counters)
     return response
 
 
@@ -62,14 +68,15 @@ async def _send(
     request: web.Request,
     response: web.StreamResponse,
     batches: AsyncGenerator[Batch, None],
-    counter: Counter,
+    counters: tuple[Counter, Histogram],
 ) -> None:
     """Write the lines; a stream that cannot go on is cut, never followed by another answer."""
     seconds = request.app[appkeys.SERVICES].limits.write
     try:
         async with contextlib.aclosing(batches):
             async for batch in batches:
-                counter.inc(batch.events)
+                counters[0].inc(batch.events)
+                counters[1].observe(sum(map(len, batch.pieces)))
                 for piece in batch.pieces:
                     async with asyncio.timeout(seconds):
                         await response.write(piece)
@@ -104,9 +111,13 @@ async def _start(services: Services, resource: Resource, namespace: str, asked: 
 
 
 async def _lines(
-    services: Services, start: _Start, asked: Options, framer: Framer
+    services: Services,
+    start: _Start,
+    asked: Options,
+    framer: Framer,
+    listed: Callable[[], None],
 ) -> AsyncGenerator[Batch, None]:
-    """Yield the lines to send, what belongs together at once."""
+    """Yield the lines to send, what belongs together at once; call `listed` when a first list is sent."""
     projection = services.projection
     clock = asyncio.get_running_loop().time
     end = clock() + _seconds(asked, services.limits)
@@ -116,6 +127,7 @@ async def _lines(
         yield teller.all_of(known)
         if asked.initial_events and asked.bookmarks:
             yield told.batch([framer.bookmark(start.version, ends_initial=True)])
+            listed()
     if start.then is not None:
         yield teller.between(known, start.then)
         known = start.then

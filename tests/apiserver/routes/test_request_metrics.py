@@ -108,6 +108,17 @@ async def test_who_asked_and_whether_they_may_is_counted(serve, face):
     assert codes == [2, 1]
 
 
+async def test_a_streaming_list_is_timed_and_its_events_measured(serve, face):
+    client = await serve(face)
+    query = "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
+    path = f"{ROOT}/words?{query}&allowWatchBookmarks=true&timeoutSeconds=1"
+    said = await (await client.get(path)).read()
+    text = await text_of(client)
+    assert value(text, "apiserver_watch_list_duration_seconds_count", scope="cluster") == 1
+    assert value(text, "apiserver_watch_events_total", resource="words") == said.count(b"\n")
+    assert value(text, "apiserver_watch_events_sizes_sum", resource="words") == len(said)
+
+
 async def test_leaving_ends_a_watch_and_aborts_anything_else(serve, face):
     client = await serve(face)
     watch = await client.get(f"{ROOT}/words?watch=1")
