@@ -13,6 +13,7 @@ from openapi import (
     orderreviews,
     quotareviews,
     quotas,
+    whatifs,
 )
 from openapi.meta import Schema
 
@@ -53,6 +54,7 @@ KINDS: Final = (
     Kind(plural="orderreviews", kind="OrderReview", schema=orderreviews.KIND, is_question=True),
     Kind(plural="quotagates", kind="QuotaGate", schema=quotas.KIND),
     Kind(plural="quotareviews", kind="QuotaReview", schema=quotareviews.KIND, is_question=True),
+    Kind(plural="whatifs", kind="WhatIf", schema=whatifs.KIND, is_question=True, namespaced=False),
 )
 
 _VALIDATED: Final = (
@@ -115,6 +117,7 @@ def schemas() -> dict[str, Schema]:
         **orderreviews.SCHEMAS,
         **quotareviews.SCHEMAS,
         **quotas.SCHEMAS,
+        **whatifs.SCHEMAS,
     }
     for kind in KINDS:
         found[kind.schema] = {**found[kind.schema], GVK: [_gvk(kind.kind)]}

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from apiserver.resources import drainplans
+from apiserver.resources import drainplans, whatifs
 from apiserver.resources.base import Resource
 from apiserver.resources.drainplans import DRAIN_PLANS
 from apiserver.resources.explanations import EXPLANATIONS
@@ -11,6 +11,7 @@ from apiserver.resources.options import OPTIONS
 from apiserver.resources.orderreviews import ORDER_REVIEWS
 from apiserver.resources.quotareviews import QUOTA_REVIEWS
 from apiserver.resources.quotas import QUOTAS
+from apiserver.resources.whatifs import WHAT_IFS
 from gpu.config import Config
 
 RESOURCES: Final[tuple[Resource, ...]] = (
@@ -21,11 +22,12 @@ RESOURCES: Final[tuple[Resource, ...]] = (
     ORDER_REVIEWS,
     QUOTA_REVIEWS,
     DRAIN_PLANS,
+    WHAT_IFS,
 )
 """As the default configuration has them."""
 
 
 def served(config: Config) -> tuple[Resource, ...]:
     """Return the table as a process with this configuration serves it."""
-    own = {one.plural: one for one in (drainplans.resource(config),)}
+    own = {one.plural: one for one in (drainplans.resource(config), whatifs.resource(config))}
     return tuple(own.get(one.plural, one) for one in RESOURCES)

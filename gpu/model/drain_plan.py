@@ -112,7 +112,7 @@ class Table:
         self._snapshot, self._about = snapshot, about
         self._draft = snapshot.draft()
         found = self._draft.sets
-        self._looking = evidence.witness(snapshot, (), Sightings(), Grace(), as_of(found))
+        self._looking = evidence.witness(snapshot, (), Sightings(), Grace(), as_of(snapshot))
         self._on: dict[NodeName, list[ClaimSet]] = {}
         for item in found:
             for node in item.nodes:
@@ -158,9 +158,9 @@ class Table:
         runs = {one.item.id for one in going if one.guest in _RUN_ON}
         left = [one for one in going if one.item.id not in runs]
         held_back: list[Step] = []
-        for ended in (False, True):
-            if ended:
-                left = departures.by_turn(map(_ended, left))
+        for is_second in (False, True):
+            if is_second:
+                left = departures.by_turn(map(ended, left))
             first = departures.by_turn((*beside, *left)) if beside else left
             with self._draft.savepoint():
                 steps = [
@@ -173,7 +173,7 @@ class Table:
                 if step.goes and step.to is not None:
                     move(self._draft, step.departure, step.to)
                     gone = _planned(name, step.departure, Outcome.MOVE, step.to)
-                    told[gone.set_id] = replace(gone, at_once=not ended)
+                    told[gone.set_id] = replace(gone, at_once=not is_second)
             apart = {*told, *(step.departure.item.id for step in held_back)}
             left = [one for one in left if one.item.id not in apart]
             if tally.held_back:
@@ -183,7 +183,7 @@ class Table:
         asks = bool(tally.held_back)
         for one in (*(step.departure for step in held_back), *left):
             told[one.item.id] = self._last(name, one, Outcome.MOVE, asks=asks)
-        for one in departures.by_turn(_ended(one) for one in going if one.item.id in runs):
+        for one in departures.by_turn(ended(one) for one in going if one.item.id in runs):
             told[one.item.id] = self._last(name, one, Outcome.MOVE_WHEN_STOPPED, asks=asks)
 
     def _last(self, name: NodeName, one: Departure, outcome: Outcome, *, asks: bool) -> Planned:
@@ -297,10 +297,20 @@ def move(draft: Draft, one: Departure, to: NodeName) -> None:
             draft.ledger.reserve(to, offer.resource, claim.count)
 
 
-def as_of(found: Iterable[ClaimSet]) -> datetime:
-    """Return when a set was displaced last, as far as claims tell: an answer reads no clock."""
-    told = (claim.displaced for item in found if item.was_displaced for claim in item.claims)
-    return max((one.at for one in told if one is not None), default=meta.EPOCH)
+def as_of(snapshot: Snapshot) -> datetime:
+    """Return the newest instant that claims and nodes tell of: an answer reads no clock.
+
+    It is never later than now: what has passed by then has passed.
+    """
+    displaced = (
+        claim.displaced.at
+        for item in snapshot.sets
+        if item.was_displaced
+        for claim in item.claims
+        if claim.displaced is not None
+    )
+    changed = (node.ready_since for node in snapshot.nodes.values() if node.ready_since)
+    return max((*displaced, *changed), default=meta.EPOCH)
 
 
 def _planned(
@@ -322,7 +332,7 @@ def _planned(
     )
 
 
-def _ended(one: Departure) -> Departure:
+def ended(one: Departure) -> Departure:
     """Return a departure as it is once its guest has ended and its pods are known to have."""
     return replace(one, guest=Guest.OFF, proof=one.proof or _PROVEN)
 

@@ -100,3 +100,12 @@ async def end(rig: Rig, *vms: str) -> None:
     for vm in vms:
         rig.cluster.put(kinds.PODS, raws.a_pod(f"{vm}-pod", phase="Succeeded"))
     await rig.until_still()
+
+
+def ending(cluster: Cluster) -> list[str]:
+    """The VMs whose guest ends, or is ended as its start goes on elsewhere."""
+    return [
+        f"vm{number}"
+        for number, (_, state, *_) in enumerate(cluster.sets)
+        if state in {"starting", "ending"}
+    ]
