@@ -15,6 +15,7 @@ import pytest_asyncio
 from devcluster import chart, tenants
 from gpu.cluster import errors
 from gpu.objects import kinds
+from tests.real import isolated
 from tests.real import site as sites
 from tests.real.cutting_proxy import between
 
@@ -257,3 +258,14 @@ async def gone(site, name):
         await site.admin.get(kinds.NAMESPACES, name)
         return False
     return True
+
+
+@pytest.mark.timeout(300)
+async def test_namespaces_come_and_go_beside_a_replica_that_restarts_or_hangs(
+    binaries_built, tmp_path
+):
+    """Two replicas need addresses that are not loopback: a network namespace of the story's own."""
+    if reason := isolated.unavailable():
+        pytest.skip(reason)
+    said = await isolated.told("tests/real/two_replicas_story.py", tmp_path / "story")
+    assert "3 passed" in said, said
