@@ -290,6 +290,51 @@ async def test_the_older_of_two_that_race_for_one_place_gets_it(stage):
     assert await stage.site.booked() == {"n1": 2, "n2": 4}
 
 
+async def switched(stage, *flags):
+    """Start the product anew with other flags; nobody is told that it goes."""
+    await stage.site.product.stop()
+    await stage.site.product.start(flags=(*sites.FAST, *flags))
+
+
+async def says_enabled(stage, status):
+    """Wait for GPUBinder's condition Enabled; return its message."""
+
+    async def message():
+        binder = await stage.site.admin.get(kinds.GPU_BINDERS, keys.BINDER_NAME)
+        found = {it["type"]: it for it in binder["status"]["conditions"]}
+        enabled = found.get("Enabled", {})
+        return enabled["message"] if enabled.get("status") == status else ""
+
+    return await sites.until(message, 20, f"Enabled={status}")
+
+
+async def test_switched_off_and_on_again_with_vms_at_the_gate(stage):
+    await hold(stage, "a", "n1")
+    runs = await stage.start("runs", held=["a"], asks=1)
+    assert await stage.runs_on(runs) == "n1"
+    waits = await stage.start("waits", units={"h100": 5})
+    await stage.told(waits, "NoNodeAccepts")
+    await switched(stage, "--no-enabled")
+    try:
+        fits = await stage.start("fits", units={"h100": 1})
+
+        async def counted():
+            return "2 pods wait at the gate and stay" in await says_enabled(stage, "False")
+
+        await sites.until(counted, 20, "both launchers counted")
+        assert [await stage.waits(it) for it in (waits, fits)] == [True, True]
+        assert (await stage.status("a"))["attachedTo"]["uid"] == runs.uid
+        assert (await stage.site.booked()) == {"n1": 1}, "what is held stays held"
+    finally:
+        await switched(stage)
+    assert await says_enabled(stage, "True")
+    assert await stage.runs_on(fits) == "n1"
+    assert await stage.waits(waits)
+    await stage.site.node("n3", 5)
+    assert await stage.runs_on(waits, within=LATE) == "n3"
+    assert await stage.site.booked() == {"n1": 2, "n3": 5}
+
+
 async def test_a_start_is_finished_by_the_next_leader(stage):
     await stage.site.product.stop(next(iter(stage.site.product.replicas)))
     vm = await stage.start("ten", units={"h100": 2})
