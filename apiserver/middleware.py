@@ -131,7 +131,11 @@ async def answer_errors(request: web.Request, handler: Handler) -> web.StreamRes
     try:
         return await handler(request)
     except (StatusError, web.HTTPException) as error:
-        return error_response(as_status(error))
+        response = error_response(as_status(error))
+        # aiohttp keeps the refusal of a path nobody serves with the request, and a traceback keeps the
+        # request: a circle with all its headers, until the garbage collector comes, which is rarely.
+        error.__traceback__ = None
+        return response
     except web.RequestPayloadError as error:  # not packed, or not framed, as its headers say
         text = " ".join(str(error).split())[:128]
         return error_response(status.BadRequest(f"the body of the request cannot be read: {text}"))
