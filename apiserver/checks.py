@@ -28,7 +28,7 @@ def unreachable(
 
     `failing` are kinds and since when, as `now` in seconds. A kind that alone cannot be read cannot be
     read by any replica, and the whole cluster's namespaces would wait for an API without endpoints;
-    what rests on that kind is answered 503 for itself.
+    what is served stays as it was last known, and so does its version (decision 31).
     """
     broken = [kind for kind in kinds if kind in failing and now - failing[kind] > patience]
     return f"cannot be read now: {', '.join(broken)}" if len(broken) == len(kinds) > 0 else ""
