@@ -75,6 +75,8 @@ async def _send(
     try:
         async with contextlib.aclosing(batches):
             async for batch in batches:
+                if not batch.events:
+                    continue
                 counters[0].inc(batch.events)
                 counters[1].observe(sum(map(len, batch.pieces)))
                 for piece in batch.pieces:

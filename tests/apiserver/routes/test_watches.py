@@ -253,6 +253,15 @@ async def test_what_many_are_told_is_put_into_words_once_for_each_form(watch, fa
     assert len(made) == 3
 
 
+async def test_changes_that_a_watch_does_not_select_are_not_measured_as_events(watch, face):
+    stream = await watch(labelSelector="nobody")
+    face.source.set(fakes.words_world(tenant_a={"a": "new", "b": "y"}))
+    assert await stream.is_silent()
+    text = (await (await watch.client.get("/metrics")).text()).splitlines()
+    counts = [line for line in text if line.startswith("apiserver_watch_events_sizes_count{")]
+    assert [line.rsplit(" ", 1)[1] for line in counts] == ["0.0"]
+
+
 async def test_a_watcher_left_behind_all_memory_is_let_go(watch, face, monkeypatch):
     stream = await watch(resourceVersion="100")
     feed, _, _ = await face.projection.read(fakes.WORDS, "tenant-a")
