@@ -43,11 +43,11 @@ SCHEMAS: Final[dict[str, meta.Schema]] = {
         "ExplanationSpec is what waits.",
         {
             "kind": meta.text(
-                "GPUClaim, or VirtualMachineInstance of a VM that waits and has no claim yet.",
+                "GPUClaim, or VirtualMachineInstance of a VM that waits to start.",
                 enum=["GPUClaim", "VirtualMachineInstance"],
             ),
             "name": meta.text("Its name, in the namespace of the explanation."),
-            "units": _many(UNITS, "Units that it asks for, of each class."),
+            "units": _many(UNITS, "Units of each class that one node must have for it."),
         },
         ("kind", "name", "units"),
     ),
@@ -116,8 +116,8 @@ SCHEMAS: Final[dict[str, meta.Schema]] = {
         ("reason", "message", "since"),
     ),
     KIND: meta.kind(
-        "Explanation says why a GPUClaim, or a VM that has no claim yet, waits or is not stored where it "
-        "should be: reasons, roughly its place in the queue, and what single change would let it in. "
+        "Explanation says why a GPUClaim waits or is not stored where it should be, or why a VM waits to "
+        "start: reasons, roughly its place in the queue, and what single change would let it in. "
         "A claim's has the claim's name, a VM's is named vmi:NAME. It is gone once nothing waits.",
         {
             "spec": meta.ref(SPEC, "What waits."),

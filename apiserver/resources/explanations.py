@@ -144,7 +144,7 @@ EXPLANATIONS: Final = base.Resource(
     short_names=("whywaits",),
     description="Why claims and VMs wait, and what would help.",
     columns=(
-        Column(name="Kind", description="What waits: a GPUClaim, or a VM that has no claim yet."),
+        Column(name="Kind", description="What waits: a GPUClaim, or a VM."),
         Column(name="Reason", description="The first reason, as one word."),
         Column(name="Place", description="Roughly, in the queue for the same units."),
         Column(name="Since", format="date-time", description="Since when it waits."),

@@ -68,7 +68,7 @@ class Explanation:
     uid: str
     created: datetime
     is_vm: bool = False
-    """It is a VMI that waits at the gate and has no claim yet."""
+    """It is a VMI whose launcher waits at the gate."""
     phase: Phase | None = None
     """Of a claim."""
     wants: Wants

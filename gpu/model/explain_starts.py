@@ -1,4 +1,4 @@
-"""Why a VM waits at the gate that has no claim yet to say so: for what its claims would wait.
+"""Why a VM waits at the gate: often it has no claim yet that could say so.
 
 As the leader judges a start, by what objects say: nodes that refused the VM's launcher a short while
 ago, and starts that are put off since they fail, are in the leader's memory alone. Those are told by
@@ -43,14 +43,14 @@ def explanations(
     *,
     unreadable: bool = False,
 ) -> tuple[Explanation, ...]:
-    """Return why each VM of a tenant waits of which no claim holds units, by name.
+    """Return why each VM of a tenant waits at the gate, by name.
 
     `facts` is asked once for a snapshot, if at all: what pods there are beside those that wait, and
     their volumes. `unreadable`: some claim of the cluster cannot be read, so nothing is placed.
     """
     line = waiters.of(snapshot)
     own = sorted(
-        (one for one in line.starts if one.tenant == tenant and _is_bare(one)),
+        (one for one in line.starts if one.tenant == tenant),
         key=lambda one: one.key,
     )
     if not own:
@@ -62,11 +62,6 @@ def explanations(
     return tuple(_of(snapshot, line, one) for one in own)
 
 
-def _is_bare(start: Start) -> bool:
-    """Say whether no claim of a start is there that would say why it waits."""
-    return not start.claims
-
-
 def _told(
     line: Waiters, start: Start, reasons: Judged, found: tuple[Remedy, ...] = ()
 ) -> Explanation:
@@ -76,7 +71,7 @@ def _told(
         uid=vmi.uid,
         created=vmi.created,
         is_vm=True,
-        wants=start.vmi.template_units,
+        wants=start.wants,
         since=vmi.created,
         queued=line.places[True, start.key],
         reasons=reasons,
@@ -87,7 +82,8 @@ def _told(
 def _of(snapshot: Snapshot, line: Waiters, start: Start) -> Explanation:
     reasons = line.judged[start.key]
     is_known = all(name in snapshot.classes for name in start.wants)
-    if not reasons or not is_known or start.raw:
+    if not reasons or not is_known or start.raw or start.claims:
+        # What would do depends on where its claims are, and on what may move.
         return _told(line, start, reasons)
     draft = orders.queued(snapshot)
     case = Case(

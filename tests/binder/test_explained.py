@@ -222,6 +222,24 @@ async def test_what_is_told_of_a_claim_is_what_the_leader_stored_and_of_a_start_
     assert {one.key for one in found} == waiters_there
 
 
+async def test_a_vm_that_holds_its_claims_and_waits_is_told_too_with_nothing_that_would_help():
+    claim = gated.held("own", vm="vm")
+    start = gated.a_start(held=("own",), asks=1)
+    start["pods"][0]["spec"]["nodeSelector"] = {"no": "node"}
+    rig = await settled(
+        {
+            "classes": [raws.a_class()],
+            "nodes": [raws.a_node()],
+            "namespaces": [raws.a_tenant(one) for one in ("tenant-root", "tenant-a")],
+            "claims": [claim],
+            **start,
+        }
+    )
+    (found,) = await told(rig)
+    assert (found.is_vm, dict(found.wants), found.remedies) == (True, {"h100": 1}, ())
+    assert [gate_reasons.code(one) for one in found.reasons] == ["PodFitsNowhere"]
+
+
 def test_the_model_knows_what_the_leader_calls_its_conditions():
     names = (waiters.WAITING, explain.LOST, waiters.DEGRADED, waiters.WRITE_REFUSED)
     assert names == (
