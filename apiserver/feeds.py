@@ -73,14 +73,14 @@ class Feeds:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._feeds: OrderedDict[tuple[str, str], Feed] = OrderedDict()
+        self._feeds: OrderedDict[tuple[str, str, str], Feed] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._feeds)
 
     def of(self, resource: Resource, namespace: str) -> Feed:
         """Return the feed of a list, new or not."""
-        key = (resource.plural, namespace)
+        key = (resource.group, resource.plural, namespace)
         feed = self._feeds.get(key)
         if feed is None:
             self._forget()

@@ -1,5 +1,7 @@
 """GET and LIST of any registered resource; WATCH is in watches.py, questions in questions.py."""
 
+from typing import NamedTuple
+
 from aiohttp import web
 
 from apiserver import appkeys
@@ -8,11 +10,10 @@ from apiserver.resources.base import Resource
 from apiserver.routes import answers, questions, watches
 from apiserver.wire import listing, negotiate, options, status
 from apiserver.wire.attributes import Attributes
-from apiserver.wire.items import Key
+from apiserver.wire.items import Item, Key
 from apiserver.wire.listing import ANY_VERSION, Page
 from apiserver.wire.negotiate import YAML, Subject, View
 from apiserver.wire.options import EXACT, Options
-from apiserver.wire.states import State
 from apiserver.wire.status import BadRequest, Expired
 
 
@@ -25,7 +26,7 @@ async def serve(request: web.Request) -> web.StreamResponse:
     if request.method not in {"GET", "HEAD"}:
         raise status.method_not_allowed(["GET", "HEAD"])
     if about.name and _is_one(about, request):
-        return await _get(request, resource, about)
+        return await get(request, resource, about)
     asked = options.parse(request.query)
     if asked.watch and request.method == "GET":
         if "watch" not in resource.verbs:
@@ -53,7 +54,8 @@ def _is_one(about: Attributes, request: web.Request) -> bool:
     return bool(about.name) and about.path.endswith(f"/{about.resource}/{about.name}")
 
 
-async def _get(request: web.Request, resource: Resource, about: Attributes) -> web.StreamResponse:
+async def get(request: web.Request, resource: Resource, about: Attributes) -> web.StreamResponse:
+    """Answer one object. Raises NotFound."""
     view = negotiate.choose(request.headers.get("Accept"), Subject.OBJECT)
     include = request.query.get("includeObject", "") or "Metadata"
     if include not in options.INCLUDE:
@@ -88,7 +90,10 @@ async def _list(
             return await _whole(request, feed, page, view, asked.include)
     scope = f"{resource.group}/{resource.plural}/{about.namespace}"
     mark = listing.query_mark(scope, asked.selector)
-    page = await _page(request, resource, about.namespace, asked, mark)
+    at = await read(request, resource, about.namespace, asked, mark)
+    page = listing.page(
+        at.items, at.version, asked.selector, asked.limit, mark=mark, after=at.after
+    )
     content = listing.render(resource.type, resource.columns, page, view, asked.include)
     return await answers.listed(request, content, view)
 
@@ -108,9 +113,18 @@ async def _whole(
     return await answers.ready(request, feed.rendered.body(form, page.version, made), view)
 
 
-async def _page(
+class Read(NamedTuple):
+    """All items of a list at a version, and after which of them the page that is asked for begins."""
+
+    items: tuple[Item, ...]
+    version: int
+    after: Key | None
+
+
+async def read(
     request: web.Request, resource: Resource, namespace: str, asked: Options, mark: str
-) -> Page:
+) -> Read:
+    """Return what a list is made of. Raises Expired for a version that is forgotten."""
     projection = request.app[appkeys.SERVICES].projection
     token = listing.read_token(asked.token, mark) if asked.token else None
     after = Key(*token.after) if token else None
@@ -126,11 +140,7 @@ async def _page(
         state, version = past, wanted
     elif exact and wanted is not None:
         version = wanted
-    return _cut(state, version, asked, mark, after)
-
-
-def _cut(state: State, version: int, asked: Options, mark: str, after: Key | None) -> Page:
-    return listing.page(state.items, version, asked.selector, asked.limit, mark=mark, after=after)
+    return Read(state.items, version, after)
 
 
 def _forgotten(token: listing.Token | None, wanted: int, oldest: int) -> Expired:

@@ -42,11 +42,15 @@ async def v2(request: web.Request) -> web.StreamResponse:
 
 async def v3_index(request: web.Request) -> web.StreamResponse:
     """GET /openapi/v3: where each version's document is, by its hash."""
-    paths: dict[str, Json] = {
+    return answers.tagged(request, json_line({"paths": index(request.app[DOCUMENTS])}), _JSON)
+
+
+def index(documents: Documents) -> dict[str, Json]:
+    """Return where each version's document is, by its path."""
+    return {
         path: {"serverRelativeURL": f"/openapi/v3/{path}?hash={answers.etag(body)}"}
-        for path, body in request.app[DOCUMENTS].v3.items()
+        for path, body in documents.v3.items()
     }
-    return answers.tagged(request, json_line({"paths": paths}), _JSON)
 
 
 async def v3(request: web.Request) -> web.StreamResponse:

@@ -26,7 +26,7 @@ from apiserver.wire.states import State
 log = structlog.get_logger(__name__)
 
 
-class _Start(NamedTuple):
+class Start(NamedTuple):
     """Where a watch begins: from this state, at this version, telling first what is there or not."""
 
     feed: Feed
@@ -42,12 +42,28 @@ async def serve(
 ) -> web.StreamResponse:
     """Stream until the time is up, the client leaves, or the process does."""
     services = request.app[appkeys.SERVICES]
-    clock = asyncio.get_running_loop().time
-    begun, served = clock(), services.metrics.served
+    begun = asyncio.get_running_loop().time()
     view = negotiate.choose(request.headers.get("Accept"), Subject.WATCH)
     framer = Framer(resource.type, resource.columns, view, asked.include)
-    start = await _start(services, resource, namespace, asked)
-    response = web.StreamResponse(headers={"Content-Type": view.media})
+    start = await begin(services, resource, namespace, asked)
+    return await stream(request, resource, start, asked, framer, begun=begun)
+
+
+async def stream(
+    request: web.Request,
+    resource: Resource,
+    start: Start,
+    asked: Options,
+    framer: Framer,
+    *,
+    begun: float,
+    before: Sequence[bytes] = (),
+) -> web.StreamResponse:
+    """Stream from a start, asked for at `begun` by the loop's clock; the lines `before` go first."""
+    services = request.app[appkeys.SERVICES]
+    served = services.metrics.served
+    clock = asyncio.get_running_loop().time
+    response = web.StreamResponse(headers={"Content-Type": framer.view.media})
     response.enable_chunked_encoding()
     labels = middleware.request_labels(request, request[appkeys.ATTRIBUTES])
     about = (resource.group, resource.version, resource.plural)
@@ -59,9 +75,19 @@ async def serve(
 
     with services.projection.following(start.feed), gauge.track_inprogress():
         await response.prepare(request)
-        lines = _lines(services, start, asked, framer, listed)
+        lines = _with(before, _lines(services, start, asked, framer, listed))
         await _send(request, response, lines, counters)
     return response
+
+
+async def _with(
+    before: Sequence[bytes], lines: AsyncGenerator[Batch, None]
+) -> AsyncGenerator[Batch, None]:
+    async with contextlib.aclosing(lines):
+        if before:
+            yield told.batch(before)
+        async for batch in lines:
+            yield batch
 
 
 async def _send(
@@ -98,23 +124,23 @@ def _cut(request: web.Request) -> None:
         request.transport.abort()
 
 
-async def _start(services: Services, resource: Resource, namespace: str, asked: Options) -> _Start:
+async def begin(services: Services, resource: Resource, namespace: str, asked: Options) -> Start:
     """Find the state to begin from. Raises Expired for a version that is forgotten."""
     read = services.projection.read
     feed, state, version = await read(resource, namespace, at_least=asked.version)
     if asked.initial_events is not None:
-        return _Start(feed, state, version, asked.initial_events)
+        return Start(feed, state, version, asked.initial_events)
     if not asked.version:
-        return _Start(feed, state, version, tells_all=True)
+        return Start(feed, state, version, tells_all=True)
     known = feed.history.resume(asked.version)
     if known is None:
         raise status.watch_too_old(asked.version, feed.history.oldest)
-    return _Start(feed, known, asked.version, tells_all=False, then=feed.history.after(known))
+    return Start(feed, known, asked.version, tells_all=False, then=feed.history.after(known))
 
 
 async def _lines(
     services: Services,
-    start: _Start,
+    start: Start,
     asked: Options,
     framer: Framer,
     listed: Callable[[], None],

@@ -43,6 +43,8 @@ class Row:
     """Everything beside kind, apiVersion and metadata: `spec`, `status`."""
     cells: tuple[Scalar, ...] = ()
     """The values of the Table columns after the name."""
+    given: JsonObject | None = None
+    """Metadata as another server gave it, where the object is not ours; else it is made."""
 
     @property
     def key(self) -> Key:
@@ -65,6 +67,8 @@ class Item(NamedTuple):
 def metadata(item: Item) -> JsonObject:
     """Return the object's `metadata`."""
     row = item.row
+    if row.given is not None:
+        return row.given
     meta: dict[str, Json] = {"name": row.name}
     if row.namespace:
         meta["namespace"] = row.namespace
