@@ -64,6 +64,8 @@ def build(services: Services) -> web.Application:
     app[discovery.DOCUMENTS] = discovery.build(resources)
     app[openapi.DOCUMENTS] = openapi.build()
     app[questions.JUDGES] = questions.build()
+    if services.facade is not None:
+        services.facade.mount(app)
     for method, path, handler in ROUTES:
         app.router.add_route(method, path, handler)
     app.on_response_prepare.append(middleware.finish_headers)

@@ -34,6 +34,13 @@ class Authorizes(Protocol):
         """Return when allowed. Raises Forbidden or InternalError."""
 
 
+class Mounts(Protocol):
+    """Serves paths of its own, before ours."""
+
+    def mount(self, app: web.Application) -> None:
+        """Add its routes."""
+
+
 Admit = Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
 """An admission handler: the `request` of an AdmissionReview to its `response` without the uid.
 
@@ -85,6 +92,8 @@ class Services:
     health: Health = field(default_factory=Health)
     resources: tuple[Resource, ...] | None = None
     """What is served; None is the product's own table."""
+    facade: Mounts | None = None
+    """Who answers for the host's group; None: nobody, as it is not ours."""
     admission: Mapping[str, Admit] = field(default_factory=dict)
     admission_callers: frozenset[str] = frozenset()
     """Who alone may ask a webhook; empty: anybody, as kube-apiserver brings no credential unasked."""

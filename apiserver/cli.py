@@ -118,6 +118,21 @@ def serve(  # noqa: PLR0913 -- typer reads one parameter per flag
             help="gate or request: a start that lacks units waits at the gate, or is refused.",
         ),
     ] = _DEFAULTS.binding,
+    host_options: Annotated[
+        str,
+        typer.Option(
+            envvar=f"{_ENV}HOST_OPTIONS",
+            help="off or facade: our option sources beside the host's, in the host's group.",
+        ),
+    ] = _DEFAULTS.host_options,
+    host_url: Annotated[
+        str,
+        typer.Option(envvar=f"{_ENV}HOST_URL", help="The host's API server behind the facade."),
+    ] = _DEFAULTS.host_url,
+    host_ca_file: Annotated[
+        Path | None,
+        typer.Option(envvar=f"{_ENV}HOST_CA_FILE", help="Its authorities (PEM); reloaded."),
+    ] = None,
     not_ready_grace: Annotated[
         float,
         typer.Option(envvar=f"{_ENV}NOT_READY_GRACE", help="Seconds a node may be not Ready."),
@@ -228,6 +243,9 @@ def serve(  # noqa: PLR0913 -- typer reads one parameter per flag
         vm_webhooks=vm_webhooks,
         raw_placement=raw_placement,
         binding=binding,
+        host_options=host_options,
+        host_url=host_url,
+        host_ca_file=host_ca_file,
         not_ready_grace=not_ready_grace,
         degraded_grace=degraded_grace,
         attachment_grace=attachment_grace,

@@ -47,6 +47,23 @@ class LogFormat(StrEnum):
     CONSOLE = "console"
 
 
+class HostOptions(StrEnum):
+    """How our option sources are seen beside the host's."""
+
+    OFF = "off"
+    """In our own group alone."""
+    FACADE = "facade"
+    """In the host's group too, whose every request then passes through us."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostApi:
+    """The host's API server behind the facade: its URL, and whom to believe about it (PEM)."""
+
+    url: str
+    authorities: Path
+
+
 class SaveReplays(StrEnum):
     """Which passes are saved in files."""
 
@@ -97,6 +114,9 @@ class Flags:
     canary_interval: float = _PACE.canary
     shutdown_delay: float = 5.0
     log_format: str = LogFormat.JSON.value
+    host_options: str = HostOptions.OFF.value
+    host_url: str = "https://cozystack-api.cozy-system.svc"
+    host_ca_file: Path | None = None
     replay_dir: Path | None = None
     save_replays: str = SaveReplays.ASKED.value
 
@@ -119,6 +139,8 @@ class ServeConfig:
     """The first pass is saved."""
     admission_callers: frozenset[str] = frozenset()
     """Who alone may call webhooks; empty: whoever reaches the port."""
+    host: HostApi | None = None
+    """The host behind the facade; None: there is no facade."""
     config: Config = field(default_factory=Config)
 
 
@@ -134,6 +156,8 @@ def judge(flags: Flags) -> ServeConfig:
     raw_placement = _word(RawPlacement, "--raw-placement", flags.raw_placement, problems)
     binding = _word(Binding, "--binding", flags.binding, problems)
     log_format = _word(LogFormat, "--log-format", flags.log_format, problems)
+    host_options = _word(HostOptions, "--host-options", flags.host_options, problems)
+    host = _host(flags, problems) if host_options is HostOptions.FACADE else None
     saves = _word(SaveReplays, "--save-replays", flags.save_replays, problems)
     if problems or not (flags.tls_cert_file and flags.tls_private_key_file):
         raise FlagsError(problems)
@@ -163,6 +187,7 @@ def judge(flags: Flags) -> ServeConfig:
         admission_callers=frozenset(
             name for part in flags.admission_callers.split(",") if (name := part.strip())
         ),
+        host=host,
         config=Config(
             enabled=flags.enabled,
             namespace=flags.namespace,
@@ -197,6 +222,18 @@ def judge(flags: Flags) -> ServeConfig:
 
 def _replay_dir(flags: Flags) -> Path:
     return flags.replay_dir or Path(tempfile.gettempdir()) / "cozystack-gpu-replays"
+
+
+def _host(flags: Flags, problems: list[str]) -> HostApi | None:
+    """Judge what the facade needs: a way to the host that can be believed."""
+    if not flags.host_url.startswith("https://"):
+        problems.append(f"--host-url: {flags.host_url!r} does not begin with https://")
+    if flags.host_ca_file is None:
+        problems.append("--host-ca-file is missing: the facade must know whom to believe")
+        return None
+    if not flags.host_ca_file.is_file():
+        problems.append(f"--host-ca-file: there is no file {flags.host_ca_file}")
+    return HostApi(url=flags.host_url, authorities=flags.host_ca_file)
 
 
 def _word(kind: type[W], flag: str, word: str, problems: list[str]) -> W | None:

@@ -25,6 +25,8 @@ from apiserver import teardown as _teardown
 from apiserver.checks import Health, unreachable
 from apiserver.clock import SystemClock
 from apiserver.computing import Computing
+from apiserver.facade import opening
+from apiserver.facade.serving import Facade
 from apiserver.flags import LogFormat, ServeConfig
 from apiserver.observing import Observing
 from apiserver.projection import Projection
@@ -77,6 +79,7 @@ class Process:
     recorder: recorder.Recorder
     binder: Binder
     leadership: lease.Leadership
+    facade: Facade | None
     runner: web.AppRunner
 
     async def lead(self, hold: lease.Hold) -> None:
@@ -89,9 +92,9 @@ class Process:
         with contextlib.ExitStack() as ends:
             ends.callback(self.caches.subscribe_served(keeper.wake))
             ends.callback(self.caches[kinds.CONFIG_MAPS].subscribe(keeper.wake))
-            await _until_first(
-                self.binder.lead(hold), keeper.run(), _teardown.until_marked(self.caches)
-            )
+            host = opening.keep_api(self.client, self.facade, hold.valid)
+            marked = _teardown.until_marked(self.caches)
+            await _until_first(self.binder.lead(hold), keeper.run(), host, marked)
 
     def _keeper(self, hold: lease.Hold) -> policies.keeper.Keeper:
         config, told = self.serve.config, self.observing.told
@@ -145,8 +148,9 @@ async def serve(settings: ServeConfig) -> int:
         Client(access, observe=observing.requested) as client,
         # Access reviews have connections of their own: a burst of writes must not queue them.
         Client(access, observe=observing.requested, connections=16) as reviewer,
+        opening.opened(settings, access) as facade,
     ):
-        process = _build(settings, made, observing, certificate, client, reviewer)
+        process = _build(settings, made, observing, certificate, client, reviewer, facade)
         return await _run(process)
 
 
@@ -175,6 +179,7 @@ def _build(  # noqa: PLR0917 -- what `serve` opened, handed on once
     certificate: tls.Serving,
     client: Client,
     reviewer: Client,
+    facade: Facade | None,
 ) -> Process:
     clock = SystemClock()
     caches = Caches(client, report=observing.malformed)
@@ -201,7 +206,8 @@ def _build(  # noqa: PLR0917 -- what `serve` opened, handed on once
         authenticator=authn.Authenticator(
             lambda: keeper.trust, reviewer, clock.now, metrics=made.served
         ),
-        authorizer=authz.Authorizer(reviewer, metrics=made.served),
+        authorizer=opening.judged(authz.Authorizer(reviewer, metrics=made.served), facade),
+        facade=facade,
         projection=projection,
         views=views if settings.config.enabled else None,
         resources=served(settings.config),
@@ -258,6 +264,7 @@ def _build(  # noqa: PLR0917 -- what `serve` opened, handed on once
                 retry=pace.retry_period,
             ),
         ),
+        facade=facade,
         runner=web.AppRunner(app.build(services), **app.RUNNER),
     )
     _add_checks(process)
@@ -334,6 +341,7 @@ async def _views(process: Process) -> None:
 
 def _background(process: Process) -> dict[str, Coroutine[Any, Any, None]]:
     return {
+        "host": opening.reading(process.facade),
         "trust": process.trust.run(),
         "certificate": process.serving.watch(),
         "caches": process.caches.run(),

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from apiserver import takeover
 from gpu import keys, ports
 from gpu.config import Config
 from gpu.objects import kinds
@@ -159,6 +160,7 @@ class _Work:
         self.worked = False
         self.failures.clear()
         await self._try("mark GPUBinder", self._mark())
+        await self._try("give the host's APIService back", self._give_back())
         await self._remove(kinds.API_SERVICES, API_SERVICE)
         for kind in (kinds.MUTATING_WEBHOOKS, kinds.VALIDATING_WEBHOOKS):
             await self._remove(kind, WEBHOOKS)
@@ -186,6 +188,11 @@ class _Work:
             return
         self.worked = True
         self.report("marked GPUBinder: the leader puts nothing back")
+
+    async def _give_back(self) -> None:
+        if await takeover.give_back(self.writer):
+            self.worked = True
+            self.report(f"gave APIService {takeover.HOST_API} back to the host")
 
     async def _remove(self, kind: Kind, name: str, uid: str | None = None) -> None:
         what = f"{kind.kind} {name}"

@@ -13,6 +13,9 @@ GROUP: Final = DOMAIN
 VERSION: Final = "v1alpha1"
 CATALOG_GROUP: Final = f"catalog.{DOMAIN}"
 CATALOG_VERSION: Final = "v1alpha1"
+HOST_CORE_GROUP: Final = "core.cozystack.io"
+HOST_CORE_VERSION: Final = "v1alpha1"
+"""The host's; ours to answer with `hostOptions: facade` alone."""
 
 # Quota keys: `gpu.cozystack.io/<class>` and `gpu.cozystack.io/total`; a raw name is its own key.
 QUOTA_PREFIX: Final = f"{DOMAIN}/"
@@ -33,6 +36,8 @@ TERM_ANNOTATION: Final = f"{DOMAIN}/term"
 ACKNOWLEDGE_LOST_ANNOTATION: Final = f"{DOMAIN}/acknowledge-lost"
 TEARDOWN_ANNOTATION: Final = f"{DOMAIN}/teardown"
 """On GPUBinder, from `cozystack-gpu teardown`: the leader puts nothing back (decision 0010)."""
+HOST_API_ANNOTATION: Final = f"{DOMAIN}/host-api"
+"""On the host's APIService while it names us: what it named before, as JSON, to be put back."""
 OUTRUN_LABEL: Final = f"{DOMAIN}/outrun"
 """On a claim: the version of it at which a write of ours that got no answer was outrun (decision 17)."""
 VGPU_ENTITLED_LABEL: Final = f"{DOMAIN}/vgpu-entitled"

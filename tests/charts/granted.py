@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from apiserver import teardown
+from apiserver import takeover, teardown
 from gpu import keys
 from gpu.cluster import endpoints
 
@@ -48,12 +48,21 @@ PROCESS: Final[Granted] = {
     (f"validatingadmissionpolicybindings.{ADMISSION}", ()): KEEP,
     ("configmaps", ("*",)): ("get",),  # to write a policy with a ConfigMap parameter; no such name
     ("clusterroles.rbac.authorization.k8s.io", ("cozystack-gpu",)): ("get",),
+    ("apiservices.apiregistration.k8s.io", (takeover.HOST_API,)): ("get", "patch"),
     ("apiservices.apiregistration.k8s.io", (teardown.API_SERVICE,)): ("delete",),
     (f"mutatingwebhookconfigurations.{ADMISSION}", (teardown.WEBHOOKS,)): ("delete", *FOLLOW),
     (f"validatingwebhookconfigurations.{ADMISSION}", (teardown.WEBHOOKS,)): ("delete",),
     (f"mutatingadmissionpolicies.{ADMISSION}", (teardown.FINALIZING,)): ("delete",),
     (f"mutatingadmissionpolicybindings.{ADMISSION}", (teardown.FINALIZING,)): ("delete",),
 }
+FACADE: Final[Granted] = {
+    ("users", ()): ("impersonate",),
+    ("groups", ()): ("impersonate",),
+    ("serviceaccounts", ()): ("impersonate",),
+    ("*.authentication.k8s.io", ()): ("impersonate",),  # uids, and extra values under any key
+    ("apiservices.apiregistration.k8s.io", (takeover.OUR_API,)): ("get",),
+}
+"""What is granted besides with `hostOptions.mode: facade`."""
 LEADER: Final[Granted] = {
     ("leases.coordination.k8s.io", ()): ("create",),
     ("leases.coordination.k8s.io", (keys.LEASE_NAME,)): ("get", "update"),

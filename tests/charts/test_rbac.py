@@ -9,7 +9,16 @@ from gpu import keys
 from gpu.cluster.caches import WATCHED
 from gpu.config import Config
 from gpu.objects import kinds
-from tests.charts.granted import API_SERVERS, LEADER, NODE_LEASES, PROCESS, READ, SETTINGS, Granted
+from tests.charts.granted import (
+    API_SERVERS,
+    FACADE,
+    LEADER,
+    NODE_LEASES,
+    PROCESS,
+    READ,
+    SETTINGS,
+    Granted,
+)
 from tests.charts.rendering import Chart, Json
 
 pytestmark = pytest.mark.real
@@ -87,6 +96,19 @@ def test_there_are_no_other_roles(chart: Chart):
         "cozystack-gpu-node-leases",
         "cozystack-gpu-settings",
     ]
+
+
+def test_the_facade_may_act_as_anybody_and_nothing_else_may(chart: Chart):
+    """Told in docs/api.md: the host believes whoever may impersonate."""
+    rights = granted(chart.one("ClusterRole", "cozystack-gpu-facade", "hostOptions.mode=facade"))
+    assert rights == FACADE
+    able = {
+        role["metadata"]["name"]
+        for role in roles(chart)
+        for _, verb, _ in grants(role)
+        if verb == "impersonate"
+    }
+    assert able == set()
 
 
 def test_no_role_has_a_wildcard(chart: Chart):

@@ -126,10 +126,32 @@ def test_the_pod_reads_the_certificate_where_the_secret_is_mounted(chart: Chart)
     )
 
 
+FACADE = "hostOptions.mode=facade"
+
+
+@pytest.mark.parametrize("values", [(), ("hostOptions.mode=off",), ("hostOptions.mode=false",)])
+def test_without_a_facade_nothing_is_said_of_the_host(chart: Chart, values: tuple[str, ...]):
+    deployment = chart.one("Deployment", "cozystack-gpu", *values)
+    assert "host" not in [one["name"] for one in deployment["spec"]["template"]["spec"]["volumes"]]
+    assert [flag for flag in args(chart, *values) if flag.startswith("--host")] == []
+
+
+def test_of_the_hosts_secret_the_pod_sees_its_authority_alone(chart: Chart):
+    pod = chart.one("Deployment", "cozystack-gpu", FACADE)["spec"]["template"]["spec"]
+    (volume,) = [one for one in pod["volumes"] if one["name"] == "host"]
+    assert volume["secret"] == {
+        "secretName": "cozystack-api-cert",
+        "items": [{"key": "ca.crt", "path": "ca.crt"}],
+    }
+    assert {"name": "host", "mountPath": "/host", "readOnly": True} in pod["containers"][0][
+        "volumeMounts"
+    ]
+
+
 def test_the_chart_runs_only_commands_and_flags_that_the_program_has(chart: Chart):
     run = [
         container["args"]
-        for doc in (*chart.render(), *chart.render("enabled=false"))
+        for doc in (*chart.render(), *chart.render("enabled=false"), *chart.render(FACADE))
         if doc["kind"] in {"Deployment", "Job"}
         for container in doc["spec"]["template"]["spec"]["containers"]
     ]
@@ -161,6 +183,9 @@ def test_the_chart_runs_only_commands_and_flags_that_the_program_has(chart: Char
         ("policies.mode=off", "--policies", "off"),
         ("policies.mode=false", "--policies", "off"),
         ("deployment.shutdownDelay=12", "--shutdown-delay", "12"),
+        ("hostOptions.mode=facade", "--host-options", "facade"),
+        ("hostOptions.mode=facade,hostOptions.url=https://h:8443", "--host-url", "https://h:8443"),
+        ("hostOptions.mode=facade", "--host-ca-file", "/host/ca.crt"),
     ],
 )
 def test_a_value_reaches_the_process(chart: Chart, value: str, flag: str, passed: str):

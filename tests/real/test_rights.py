@@ -27,6 +27,7 @@ NOT_HERE = {
     ("gpuclasses.gpu.cozystack.io", "get"): "after a write with an unclear outcome",
     ("gpuclaims.gpu.cozystack.io", "get"): "the same",
     ("gpunodes.gpu.cozystack.io", "get"): "the same",
+    ("apiservices.apiregistration.k8s.io", "patch"): "a host whose APIService named us",
     ("pods", "patch"): "a launcher is pinned; teardown --release-gates",
     ("pods", "get"): "a pin that got no answer",
     ("pods", "delete"): "a launcher that its node refused",
