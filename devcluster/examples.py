@@ -13,6 +13,9 @@ from gpu.objects.kinds import Kind
 FOLDER: Final = Path(__file__).parents[1] / "examples"
 TENANTS: Final = ("tenant-acme", "tenant-globex")
 KINDS: Final = (
+WHAT_IFS: Final = Kind(
+    keys.CATALOG_GROUP, keys.CATALOG_VERSION, "whatifs", "WhatIf", namespaced=False
+)
     kinds.GPU_CLAIMS,
     kinds.GPU_CLASSES,
     kinds.HELM_RELEASES,
@@ -20,6 +23,7 @@ KINDS: Final = (
     tenants.TENANTS,
     kinds.NAMESPACES,
 )
+    WHAT_IFS,
 
 
 def load(name: str) -> tuple[dict[str, Any], ...]:
