@@ -7,23 +7,24 @@ from typing import Any, Final
 import yaml
 
 from devcluster import tenants
+from gpu import keys
 from gpu.objects import kinds
 from gpu.objects.kinds import Kind
 
 FOLDER: Final = Path(__file__).parents[1] / "examples"
 TENANTS: Final = ("tenant-acme", "tenant-globex")
-KINDS: Final = (
 WHAT_IFS: Final = Kind(
     keys.CATALOG_GROUP, keys.CATALOG_VERSION, "whatifs", "WhatIf", namespaced=False
 )
+KINDS: Final = (
     kinds.GPU_CLAIMS,
     kinds.GPU_CLASSES,
     kinds.HELM_RELEASES,
     tenants.ROLE_BINDINGS,
     tenants.TENANTS,
     kinds.NAMESPACES,
-)
     WHAT_IFS,
+)
 
 
 def load(name: str) -> tuple[dict[str, Any], ...]:
