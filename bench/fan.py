@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import resource
 from collections.abc import AsyncIterator, Sequence
-from typing import Final
+from typing import Final, cast
 
 from bench.load import Aim
 
@@ -33,9 +33,9 @@ class Watcher(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Send the request."""
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
-        transport.write(self._request)
+        # Not asked what it is: uvloop's transports are no `asyncio.Transport`s.
+        self.transport = cast("asyncio.Transport", transport)
+        self.transport.write(self._request)
 
     def data_received(self, data: bytes) -> None:
         """Look for marks."""

@@ -4,7 +4,6 @@ A host that cannot be reached is told of as kube-apiserver tells of it: 503 in p
 breaks off is broken off from: a body that ends early must not look like one that ended.
 """
 
-import asyncio
 from typing import Final
 
 import structlog
@@ -63,7 +62,7 @@ async def unless_away(
             )
             return None
         log.info("an answer of the host broke off", error=type(error).__name__)
-        if isinstance(request.transport, asyncio.Transport):
+        if request.transport is not None:
             request.transport.abort()
     return response
 

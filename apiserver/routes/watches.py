@@ -120,7 +120,7 @@ async def _send(
 
 
 def _cut(request: web.Request) -> None:
-    if request.transport is not None and isinstance(request.transport, asyncio.Transport):
+    if request.transport is not None:
         request.transport.abort()
 
 

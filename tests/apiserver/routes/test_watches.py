@@ -2,10 +2,13 @@
 
 import asyncio
 import json
+from types import SimpleNamespace
 
 import pytest
+import uvloop
 
 from apiserver.appkeys import Limits
+from apiserver.routes import watches
 from apiserver.wire.frames import Framer
 from gpu import keys
 from tests.apiserver import fakes
@@ -319,3 +322,22 @@ async def test_changes_while_the_api_server_is_away_come_when_it_is_back(watch, 
     assert listed["metadata"]["resourceVersion"] == "100"
     face.source.reachable = True
     assert await stream.told(1) == [("MODIFIED", "a", 110)]
+
+
+def test_a_stream_is_cut_on_the_event_loop_that_the_product_runs_on():
+    """Transports of uvloop are no `asyncio.Transport`s."""
+
+    async def story() -> bool:
+        accepted = asyncio.get_running_loop().create_future()
+        server = await asyncio.start_server(
+            lambda _, writer: accepted.set_result(writer), "127.0.0.1", 0
+        )
+        async with server:
+            _, ours = await asyncio.open_connection(*server.sockets[0].getsockname())
+            transport = (await accepted).transport
+            watches._cut(SimpleNamespace(transport=transport))
+            ours.close()
+            return transport.is_closing()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert runner.run(story())
