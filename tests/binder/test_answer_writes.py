@@ -40,8 +40,10 @@ def statuses(rig):
     return by_name
 
 
-async def test_a_placement_and_its_answer_are_one_patch():
-    rig = a_rig(asks("a"), term=3)
+@pytest.mark.parametrize("launcher", [None, '{"spec":{}}'])
+async def test_a_placement_and_its_answer_are_one_patch(launcher):
+    told = {"launcher": launcher} if launcher else {}
+    rig = a_rig(asking.claim("a", since=SINCE, template=True, answer=told), term=3)
     await rig.passes.answer()
     told = statuses(rig)["a"]
     assert (told["phase"], told["nodeName"], told["term"]) == ("Bound", "n1", 3)
@@ -50,6 +52,7 @@ async def test_a_placement_and_its_answer_are_one_patch():
         "vmi": "vm",
         "claims": ["a"],
         "requestedAt": SINCE,
+        "launcher": launcher,
         "result": "Succeeded",
         "message": "1 unit held on node n1",
     }
