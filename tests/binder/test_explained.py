@@ -222,6 +222,17 @@ async def test_what_is_told_of_a_claim_is_what_the_leader_stored_and_of_a_start_
     assert {one.key for one in found} == waiters_there
 
 
+async def test_an_order_that_could_be_had_alone_is_bound_once_no_vm_names_it_with_others():
+    objects = {
+        "classes": [raws.a_class()],
+        "nodes": [raws.a_node("n1", units=4), raws.a_node("n2", units=2)],
+        "namespaces": [raws.a_tenant(one) for one in ("tenant-root", "tenant-a")],
+        "claims": [raws.a_claim("held", count=4), raws.a_claim("late", count=2, at=9)],
+        "vms": [raws.a_vm("off", claims=["held", "late"])],
+    }
+    assert await each_remedy_lets_it_in(objects) == [Way.NAME_ALONE, Way.ROOM_ON_A_NODE]
+
+
 async def test_a_vm_that_holds_its_claims_and_waits_is_told_too_with_nothing_that_would_help():
     claim = gated.held("own", vm="vm")
     start = gated.a_start(held=("own",), asks=1)
