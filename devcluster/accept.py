@@ -123,7 +123,8 @@ SUBJECTS: Final[Mapping[str, Subject]] = {
         question="orderreviews",
     ),
     "explanations": Subject(
-        change=_quota("total", 9, 999),
+        # The leader then writes the claim's condition, which changes what is explained once more.
+        change=_quota("total", 9, 999) + " && sleep 1",
         create=_making(_waiting("extra", _TENANT, "l40s-quarter", 1)),
         delete=f"{{kubectl}} delete gpuclaim extra -n {_TENANT}",
         question="quotareviews",
