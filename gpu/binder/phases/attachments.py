@@ -5,7 +5,7 @@ A launcher that waits at our gate is noted by phase `gates`, in the write that n
 nothing but the leader lets it through, and that only once the note is stored.
 """
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -152,14 +152,15 @@ def _migrated(scene: Scene, use: _Use, target: NodeName, set_id: SetId) -> Itera
     """Follow a live migration, all claims or none: the guest runs on the target already.
 
     Its pod there counts, so this takes no units; one that asks for less than its claims hold is
-    not followed where the rest is not free, and none to a node that does not serve the resource now.
+    not followed where the rest is not free, and none to a node that does not serve the resource now, nor
+    where that pod has ended: the units would be taken anew, on a node that may not be eligible any more.
     What the source still holds is held by its pod.
     """
     draft = scene.draft
     held = [draft.claim(claim.key) for claim, _ in use.ours]
     moving = [claim for claim in held if claim and claim.phase is Phase.BOUND]
     moving = [claim for claim in moving if claim.node != target]
-    if not moving or scene.world.unreadable_claims:
+    if not moving or scene.world.unreadable_claims or _has_ended_on(target, held):
         return
     offers = [draft.snapshot.classes.get(claim.class_name) for claim in moving]
     resources = {offer.resource for offer in offers if offer is not None}
@@ -179,6 +180,17 @@ def _migrated(scene: Scene, use: _Use, target: NodeName, set_id: SetId) -> Itera
         else:
             return
     yield from planned
+
+
+def _has_ended_on(node: NodeName, held: Iterable[GPUClaim | None]) -> bool:
+    """Say whether what these claims note of a node has all ended there."""
+    pods = [
+        pod
+        for claim in held
+        for pod in (claim.attached_to.pods if claim and claim.attached_to else ())
+        if pod.node == node
+    ]
+    return bool(pods) and all(pod.ended for pod in pods)
 
 
 def _over(scene: Scene, looking: Witness, use: _Use, set_id: SetId) -> Iterator[Change]:

@@ -256,6 +256,18 @@ def test_a_migration_that_is_not_completed_changes_nothing(vmi):
     assert decided(scene) == ()
 
 
+def test_a_migration_is_not_followed_once_the_target_has_ended():
+    """Nothing runs there, and the node may be cordoned by now: the VMI is about to be over."""
+    pods = [raws.a_pod("p", phase="Succeeded"), raws.a_pod("q", node="n2", phase="Failed")]
+    scene = of(a_user(pods={"p": "n1", "q": "n2"}), vmis=[a_migrated()], pods=pods)
+    assert {name: it.pods for name, it in noted(scene).items()} == {
+        "x": (
+            AttachedPod(uid="p", node="n1", ended=True),
+            AttachedPod(uid="q", node="n2", ended=True),
+        )
+    }
+
+
 def test_a_migration_to_a_node_without_room_for_what_the_pod_does_not_ask_for_is_not_followed():
     holder = raws.a_claim("full", status=raws.bound("n2"), count=7)
     claim = a_user(pods={"p": "n1", "q": "n2"})
