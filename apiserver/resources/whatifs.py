@@ -42,7 +42,7 @@ def answer(config: Config, world: World, body: JsonObject) -> Said:
     return Said({"spec": {name: dict(change.raw)}, "status": CHANGES[name](world, about, change)})
 
 
-def _set_budget(world: World, _about: Circumstances, asked: Fields) -> JsonObject:
+def _set_budget(world: World, about: Circumstances, asked: Fields) -> JsonObject:
     tenant, key = TenantName(asked.text("tenant")), QuotaKey(asked.text("key"))
     if not tenancy.is_tenant(tenant) or base.namespace(world, tenant) is None:
         raise _wrong(asked, "tenant", tenant, "there is no such tenant: name its namespace")
@@ -50,7 +50,7 @@ def _set_budget(world: World, _about: Circumstances, asked: Fields) -> JsonObjec
     if key not in valid:
         raise _wrong(asked, "key", key, f"no GPU quota key: one of {', '.join(valid)}")
     to = asked.units("to")
-    budget, found = what_if_budgets.set_budget(world.snapshot, tenant, key, to)
+    budget, found = what_if_budgets.set_budget(world.snapshot, about, tenant, key, to)
     return {**_status(found, _of_budget(budget, found)), "budget": _budget(budget)}
 
 

@@ -146,7 +146,7 @@ def lose_node(snapshot: Snapshot, about: Circumstances, name: NodeName) -> Answe
 
 _LIVES: Final = frozenset({Guest.RUNNING, Guest.STARTING, Guest.PROVISIONING})
 _LOSES: Final = frozenset({Why.NO_ROOM, Why.GUEST_MAY_RUN})
-_GOES: Final = frozenset({Why.AT_ONCE, Why.GUEST_ENDED, Why.WHEN_PODS_END})
+GOES: Final = frozenset({Why.AT_ONCE, Why.GUEST_ENDED, Why.WHEN_PODS_END})
 
 
 def retire_class(snapshot: Snapshot, name: ClassName) -> Answer:
@@ -170,10 +170,11 @@ def add_nodes(snapshot: Snapshot, about: Circumstances, like: NodeName, count: i
     every = tuple(sorted((*snapshot.given.nodes, *fresh), key=lambda node: node.meta.key))
     after = advance.advance(snapshot, replace(snapshot.given, nodes=every), snapshot.settings)
     draft = after.draft()
-    gone = [one for one in leave(draft, about) if one.why in _GOES]
-    went = {one.set_id for one in leave(snapshot.draft(), about) if one.why in _GOES}
-    moved = [fate for one in gone if one.set_id not in went for fate in one.fates(to=one.to)]
-    let_in = tuple(_newly(snapshot, bound(snapshot.draft()), bound(draft)))
+    before = snapshot.draft()
+    went = {one.set_id for one in leave(before, about) if one.why in GOES}
+    gone = [one for one in leave(draft, about) if one.why in GOES and one.set_id not in went]
+    moved = [fate for one in gone for fate in one.fates(to=one.to)]
+    let_in = tuple(newly(snapshot, bound(before), bound(draft)))
     return Answer(movable=tuple(moved), let_in=let_in)
 
 
@@ -241,14 +242,10 @@ def _left(step: Step) -> Left:
     return Left(set_id=one.item.id, claims=one.claims, node=one.trouble.node, why=why, to=step.to)
 
 
-def newly(before: Snapshot, after: Snapshot) -> Iterator[Fate]:
-    """Yield the claims that would be bound in one snapshot and not in the other, in their turn."""
-    return _newly(before, bound(before.draft()), bound(after.draft()))
-
-
-def _newly(
+def newly(
     before: Snapshot, known: Mapping[ObjectKey, NodeName], now: Mapping[ObjectKey, NodeName]
 ) -> Iterator[Fate]:
+    """Yield the claims that would be bound now and were not before, in their turn."""
     for key, to in now.items():
         if key not in known:
             claim = before.claims[key]
@@ -257,7 +254,10 @@ def _newly(
 
 
 def bound(draft: Draft) -> Mapping[ObjectKey, NodeName]:
-    """Return where each Lost claim and each order would be bound now, as the binder goes through them."""
+    """Return where each Lost claim and each order would be bound now, as the binder goes through them.
+
+    What leaves its node is served before them: have it `leave` first.
+    """
     found: dict[ObjectKey, NodeName] = {}
 
     def bind(claims: Iterable[GPUClaim], node: NodeName) -> None:

@@ -1,14 +1,17 @@
 """What if a budget were another: which claims it would not cover, and which waiting ones it would let in."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from gpu.model import booking, tenancy, what_if
+from gpu.model.drain_plan import Circumstances
 from gpu.model.snapshot import Memo, Snapshot
 from gpu.model.tenancy import Tree
 from gpu.model.what_if import Answer, Fate, Why
 from gpu.objects.claims import GPUClaim
+from gpu.objects.meta import ObjectKey
 from gpu.objects.tenants import Declared
-from gpu.units import QuotaKey, TenantName, Units
+from gpu.units import NodeName, QuotaKey, TenantName, Units
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +31,7 @@ class Budget:
 
 
 def set_budget(
-    snapshot: Snapshot, tenant: TenantName, key: QuotaKey, to: Units | None
+    snapshot: Snapshot, about: Circumstances, tenant: TenantName, key: QuotaKey, to: Units | None
 ) -> tuple[Budget, Answer]:
     """Return what comes of a tenant declaring another amount under a key; None takes the budget away.
 
@@ -39,7 +42,7 @@ def set_budget(
     after = with_tree(snapshot, _declaring(snapshot.tree, tenant, key, to))
     was = snapshot.tree.declared(tenant).get(key)
     budget = Budget(was=was, to=to, used=Units(after.counted().used(tenant, key)))
-    before, now = what_if.bound(snapshot.draft()), what_if.bound(after.draft())
+    before, now = _bound(snapshot, about), _bound(after, about)
     stuck = tuple(
         Fate(claim=snapshot.claims[name], why=Why.OVER_BUDGET) for name in before if name not in now
     )
@@ -49,7 +52,7 @@ def set_budget(
         for claim in _over(after, tenant, key, budget)
         if claim.key not in barred
     )
-    let_in = tuple(what_if.newly(snapshot, after))
+    let_in = tuple(what_if.newly(snapshot, before, now))
     return budget, Answer(over=over, stuck=stuck, let_in=let_in)
 
 
@@ -61,6 +64,12 @@ def with_tree(snapshot: Snapshot, tree: Tree) -> Snapshot:
     own = booking.own_units(snapshot.claims.values(), snapshot.pod_units.raw, snapshot.classes)
     book.load(own)
     return replace(snapshot, tree=tree, ledger=book, memo=Memo())
+
+
+def _bound(snapshot: Snapshot, about: Circumstances) -> Mapping[ObjectKey, NodeName]:
+    draft = snapshot.draft()
+    what_if.leave(draft, about)
+    return what_if.bound(draft)
 
 
 def _declaring(tree: Tree, tenant: TenantName, key: QuotaKey, to: Units | None) -> Tree:

@@ -39,7 +39,7 @@ def test_a_snapshot_that_is_asked_is_left_as_it_was(objects, key, to):
         what_if.add_nodes(snapshot, WIDE, node, 2)
     for node in what_if.nodes(snapshot):
         what_if.cordon_node(snapshot, WIDE, node)
-    what_if_budgets.set_budget(snapshot, TenantName("tenant-a"), QuotaKey(key), Units(to))
+    what_if_budgets.set_budget(snapshot, WIDE, TenantName("tenant-a"), QuotaKey(key), Units(to))
     assert shape(snapshot) == before
 
 
@@ -52,7 +52,9 @@ def test_a_snapshot_that_is_asked_is_left_as_it_was(objects, key, to):
 )
 def test_another_budget_gives_what_a_cluster_that_declares_it_has(objects, tenant, key, to):
     snapshot = a_snapshot(**objects)
-    budget, _ = what_if_budgets.set_budget(snapshot, TenantName(tenant), QuotaKey(key), Units(to))
+    budget, _ = what_if_budgets.set_budget(
+        snapshot, WIDE, TenantName(tenant), QuotaKey(key), Units(to)
+    )
     declared = {one.tenant: dict(one.declared.units) for one in objects["releases"]}
     declared.setdefault(tenant, {})[key] = to
     changed = {
@@ -76,7 +78,7 @@ def test_without_the_claims_that_are_over_the_budget_is_kept_and_not_without_few
     tenant = "tenant-a"
     snapshot = a_snapshot(**objects)
     budget, found = what_if_budgets.set_budget(
-        snapshot, TenantName(tenant), QuotaKey(key), Units(to)
+        snapshot, WIDE, TenantName(tenant), QuotaKey(key), Units(to)
     )
     releases = [one for one in objects["releases"] if one.tenant != tenant]
     changed = {**objects, "releases": releases}
@@ -137,7 +139,7 @@ def test_the_guard_asks_about_a_second_node_that_is_lost():
 def test_a_key_that_nobody_declares_is_bounded_from_then_on():
     snapshot = a_snapshot(claims=[a_claim("a", on="n1", count=2)])
     budget, found = what_if_budgets.set_budget(
-        snapshot, TenantName("tenant-a"), QuotaKey("gpu.cozystack.io/total"), Units(1)
+        snapshot, WIDE, TenantName("tenant-a"), QuotaKey("gpu.cozystack.io/total"), Units(1)
     )
     assert (budget.was, budget.used, budget.excess) == (None, 2, 1)
     assert [fate.claim.meta.name for fate in found.over] == ["a"]
