@@ -19,8 +19,11 @@ LONG, READS = "apiserver_longrunning_requests", "apiserver_current_inflight_requ
 TENANTS = ("tenant-a", "tenant-b")
 PAUSE = 0.5
 SOON = 5.0
-GROWTH = 48.0
-"""MiB that may stay: freed memory is the process's, not the system's, until it is needed again."""
+SPARE = 16.0
+"""MiB that the process may keep whoever was there."""
+KEPT = 32 / 1024
+"""MiB that it may keep of each connection: a second thousand of them left 24 MiB and a third 15, most likely
+for the collector, which lets half a million new objects be (apiserver/memory.py)."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -106,7 +109,7 @@ async def test_all_clients_cut_at_once_leave_nothing_behind(site, aim, full):
         return await gauges(aim) == {"watches": 0, "reads": 0} and files(pid) <= before[0] + 1
 
     await sites.until(gone, SOON, "gauges and connections as before")
-    assert scrape.memory_mib(pid) <= before[1] + GROWTH
+    assert scrape.memory_mib(pid) <= before[1] + SPARE + KEPT * watchers
     spent = scrape.cpu_seconds(pid)
     await asyncio.sleep(2)
     assert scrape.cpu_seconds(pid) - spent < 1.0, "it goes on working for clients that are gone"
