@@ -38,7 +38,7 @@ def aspects(answer: Answer, group: str) -> dict[str, Any]:
     documents = list(_documents(text))
     if answer.status >= _BAD:
         return {**found, **_refusal(documents[0] if documents else {})}
-    return {**found, "shape": [_shape(one) for one in documents]}
+    return {**found, "shape": [_shape(one) for one in documents if not _is_plain_bookmark(one)]}
 
 
 def differing(ours: dict[str, Any], theirs: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
@@ -80,6 +80,12 @@ def _refusal(status: Json) -> Json:
         "details": {key: value for key, value in details.items() if key != "causes"},
         "causes": sorted(causes, key=str),
     }
+
+
+def _is_plain_bookmark(event: Json) -> bool:
+    """Say whether it is a bookmark of the clock: how many come before the end of a second is chance."""
+    annotations = (event.get("object") or {}).get("metadata", {}).get("annotations")
+    return event.get("type") == "BOOKMARK" and not annotations
 
 
 def _shape(document: Json) -> Any:
