@@ -57,7 +57,7 @@ def decode(body: bytes) -> dict[str, Any]:
     """Return the `request` of a review. Raises BadRequest."""
     try:
         found = msgspec.json.decode(body, type=Review)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise BadRequest(f"not an AdmissionReview: {error}") from error
     if (found.kind, found.api_version) != ("AdmissionReview", API_VERSION):
         raise BadRequest(f"not an AdmissionReview of {API_VERSION}")

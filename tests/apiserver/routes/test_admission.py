@@ -5,7 +5,8 @@ import io
 import pytest
 
 from apiserver.identity import User
-from apiserver.wire.status import Forbidden, Unavailable
+from apiserver.routes import admission
+from apiserver.wire.status import BadRequest, Forbidden, Unavailable
 from tests.apiserver import fakes
 
 
@@ -132,3 +133,8 @@ async def test_each_review_is_counted_by_webhook_and_outcome(serve, name, handle
     timed = {"webhook": name}
     assert registry.get_sample_value("cozystack_gpu_admission_reviews_total", labels) == 1
     assert registry.get_sample_value("cozystack_gpu_admission_duration_seconds_count", timed) == 1
+
+
+def test_a_review_nested_too_deeply_is_a_bad_request():
+    with pytest.raises(BadRequest, match="not an AdmissionReview"):
+        admission.decode(b'{"a":' * 5_000)
