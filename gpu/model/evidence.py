@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from gpu.config import Grace
-from gpu.model import attaching
+from gpu.model import attaching, bind_requests
 from gpu.model.sightings import Sightings
 from gpu.model.signs import Found, Lack, Missing, Proof, Sign
 from gpu.model.snapshot import Snapshot
@@ -125,6 +125,8 @@ def look(looking: Witness, claims: Iterable[GPUClaim]) -> Look:
                 found.append(sign)
             else:
                 missing.append(sign)
+    if not missing:
+        missing += _promised(looking.snapshot, users)
     return Look(
         namespace=users[0].meta.namespace if users else "",
         found=tuple(found),
@@ -146,6 +148,19 @@ def may_come(looking: Witness, attachment: Attachment) -> bool:
     """Say whether the VMI of an attachment that has no uid may still come."""
     waited = looking.now - (attachment.since or meta.EPOCH)
     return waited < timedelta(seconds=looking.grace.attachment)
+
+
+def _promised(snapshot: Snapshot, claims: Iterable[GPUClaim]) -> Iterator[Missing]:
+    """Yield the start that was promised its node and whose launcher, pod or no pod so far, is still to come.
+
+    A webhook pins that launcher to the node by what its cache shows, and asks no leader (decision 26).
+    """
+    for claim in claims:
+        vmi = vmi_of(snapshot, claim)
+        if vmi is None or vmi.ended or vmi.started or vmi.meta.deleting:
+            continue
+        if bind_requests.is_promised(claim):
+            yield Missing(lack=Lack.START_PENDING, vm=vmi.meta.name, node=claim.node)
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,6 +92,8 @@ class Missing:
                     f"pod {self.pod} of VM {self.vm} is gone; that node {self.node} ended it is "
                     f"known when it stays Ready for {self.seconds} s: wait"
                 )
+            case Lack.START_PENDING if self.node:
+                return f"VM {self.vm} starts on node {self.node}, which it was granted: stop the VM"
             case Lack.START_PENDING:
                 return (
                     f"VM {self.vm} was about to start: it is waited for, {self.seconds} s at most"
