@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu.model import budgets, capacity, offers, orders
+from gpu.model import budgets, capacity, mates, offers, orders
 from gpu.model.orders import Accepted, Order, Refused
 from gpu.objects.claims import Phase
 from tests import sampling, strategies
@@ -20,12 +20,13 @@ quick = sampling.examples(25)
 
 
 def work(draft, among=None):
-    """What the binder does: orders oldest first, each that is accepted is bound."""
+    """What the binder does: orders oldest first, each that is accepted is bound, beside its VM's claims."""
     bound = {}
     for claim in orders.waiting(draft) if among is None else among:
-        verdict = orders.check(draft, orders.of(claim))
+        verdict = orders.check(draft, orders.of(claim, mates.of(draft, claim)))
         if isinstance(verdict, Accepted):
-            draft.bind(claim, verdict.node)
+            for one in (*verdict.gathered, claim):
+                draft.bind(one, verdict.node)
             bound[claim.key] = verdict.node
     return bound
 
