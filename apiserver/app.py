@@ -4,15 +4,15 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from apiserver import appkeys, middleware
+from apiserver import appkeys, connections, middleware
 from apiserver.appkeys import Services
 from apiserver.lanes import Lane
 from apiserver.resources import RESOURCES
-from apiserver.routes import admission, discovery, health, objects, openapi, questions
+from apiserver.routes import admission, discovery, health, objects, openapi, questions, unserved
 
 BODY_LIMIT: Final = 3 * 1024 * 1024
 
-# What AppRunner must be given beside the application. A watch's handler has to end with its client;
+# How connections are dealt with. A watch's handler has to end with its client;
 # a user may be in a thousand groups, one header line each; selectors and tokens of pages are in the
 # first line; kube-apiserver keeps idle connections for 90 s and must be the one to close them. Headers
 # are kept whole before anybody knows who sends them: together 32 MiB at most. What is not answered 20 s
@@ -48,7 +48,13 @@ ROUTES: Final = (
     ("GET", "/healthz/{check}", health.probe),
     ("GET", "/metrics", health.metrics),
     ("POST", "/admission/{name}", admission.review),
+    ("*", "/{rest:.*}", unserved.refuse),
 )
+
+
+def runner(services: Services) -> web.AppRunner:
+    """Return what listens with the application; nothing in it is started."""
+    return connections.Runner(build(services), services.metrics.served, **RUNNER)
 
 
 def build(services: Services) -> web.Application:

@@ -25,7 +25,7 @@ from apiserver.wire.values import json_line
 
 NO_CACHE: Final = "no-cache, private"
 ADMISSION: Final = "/admission/"
-_COMPONENT: Final = "cozystack-gpu"
+COMPONENT: Final = "cozystack-gpu"
 _MOST_ID: Final = 64
 _GONE: Final = 499
 """What is counted where the client hung up; nobody is answered it."""
@@ -118,11 +118,11 @@ def request_labels(request: web.Request, about: Attributes | None) -> tuple[str,
     known = about is not None and (about.group, about.version, about.resource) in table
     if about is None or not known:
         method = request.method if request.method in {*_READING, "POST", "PUT"} else "other"
-        return (method, "", "", "", "", "", _COMPONENT)
+        return (method, "", "", "", "", "", COMPONENT)
     scope = "resource" if about.name else "namespace" if about.namespace else "cluster"
     verbs = {"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"}
     verb = about.verb.upper() if about.verb in verbs else "other"
-    return (verb, about.group, about.version, about.resource, "", scope, _COMPONENT)
+    return (verb, about.group, about.version, about.resource, "", scope, COMPONENT)
 
 
 @web.middleware
@@ -132,16 +132,33 @@ async def answer_errors(request: web.Request, handler: Handler) -> web.StreamRes
         return await handler(request)
     except (StatusError, web.HTTPException) as error:
         response = error_response(as_status(error))
-        # aiohttp keeps the refusal of a path nobody serves with the request, and a traceback keeps the
-        # request: a circle with all its headers, until the garbage collector comes, which is rarely.
-        error.__traceback__ = None
+        # aiohttp keeps the refusal of a path nobody serves with the request.
+        forget(error)
         return response
     except web.RequestPayloadError as error:  # not packed, or not framed, as its headers say
+        forget(error)  # the body keeps it
         text = " ".join(str(error).split())[:128]
         return error_response(status.BadRequest(f"the body of the request cannot be read: {text}"))
     except Exception:
         log.exception("request failed", audit_id=request.get(appkeys.AUDIT_ID, ""))
-        return error_response(status.internal("unexpected error; see the log under the audit id"))
+        return error_response(unexpected())
+
+
+def unexpected() -> StatusError:
+    """Return the error for what nobody expected."""
+    return status.internal("unexpected error; see the log under the audit id")
+
+
+def forget(error: BaseException) -> None:
+    """Cut an error off from where it was raised.
+
+    Where something keeps the error that its frames keep, the two are a circle with all they hold, the
+    headers and the connection: it stays until the garbage collector comes, which is rarely.
+    """
+    one: BaseException | None = error
+    while one is not None:
+        one.__traceback__ = None
+        one = one.__cause__ or one.__context__
 
 
 def as_status(error: StatusError | web.HTTPException) -> StatusError:

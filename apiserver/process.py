@@ -265,7 +265,7 @@ def _build(  # noqa: PLR0917 -- what `serve` opened, handed on once
             ),
         ),
         facade=facade,
-        runner=web.AppRunner(app.build(services), **app.RUNNER),
+        runner=app.runner(services),
     )
     _add_checks(process)
     return process

@@ -176,7 +176,7 @@ async def running(plane: Plane, seen: Seen) -> AsyncIterator[int]:
     )
     observer = _Passed(observing, seen)
     loop = Loop(passes.once, config=config, observer=observer, monotonic=clock.monotonic)
-    runner = web.AppRunner(app.build(services), **app.RUNNER)
+    runner = app.runner(services)
     await runner.setup()
     async with asyncio.TaskGroup() as tasks:
         works = [caches.run(), projection.run()]

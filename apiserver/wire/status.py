@@ -4,7 +4,7 @@
     StatusError
     ├── BadRequest 400   Unauthorized 401   Forbidden 403   NotFound 404   MethodNotAllowed 405
     ├── NotAcceptable 406   Conflict 409   Expired 410   TooLarge 413   UnsupportedMediaType 415
-    ├── Invalid 422   TooManyRequests 429
+    ├── ExpectationFailed 417   Invalid 422   TooManyRequests 429   TooLong 431
     └── InternalError 500   Unavailable 503   TimedOut 504
 
 Texts are upstream's: clients match on `reason` and `details`, people search for the words.
@@ -148,6 +148,12 @@ class UnsupportedMediaType(StatusError):
     code, reason = 415, "UnsupportedMediaType"
 
 
+class ExpectationFailed(StatusError):
+    """417: something is expected that nobody does; upstream has no reason of its own for it."""
+
+    code, reason = 417, "BadRequest"
+
+
 class Invalid(StatusError):
     """422: understood, and wrong; every cause at once."""
 
@@ -158,6 +164,12 @@ class TooManyRequests(StatusError):
     """429: come back later."""
 
     code, reason = 429, "TooManyRequests"
+
+
+class TooLong(StatusError):
+    """431: the head of the request is over the limits; upstream has no reason of its own for it."""
+
+    code, reason = 431, "BadRequest"
 
 
 class InternalError(StatusError):

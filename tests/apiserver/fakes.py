@@ -196,6 +196,13 @@ class Face:
     services: appkeys.Services = None  # type: ignore[assignment]  # set below
 
     def build(self, **changes) -> web.Application:
+        return app.build(self._with(changes))
+
+    def runner(self, **changes) -> web.AppRunner:
+        """Return what the process listens with."""
+        return app.runner(self._with(changes))
+
+    def _with(self, changes) -> appkeys.Services:
         self.services = replace(
             appkeys.Services(
                 authenticator=self.identity,
@@ -206,7 +213,7 @@ class Face:
             ),
             **changes,
         )
-        return app.build(self.services)
+        return self.services
 
 
 def a_face(world: World | None = None, *, enabled: bool = True, pace=FAST) -> Face:

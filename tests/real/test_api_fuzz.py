@@ -21,10 +21,8 @@ LOOKS = 10
 MOST_GROWTH = 24 * 2**20
 """Bytes; what a process may differ by between two looks without having kept anything."""
 TOO_LARGE = "ResourceVersionTooLarge"
-PARSER = frozenset({400, 417})
-"""What is refused before there is a request: no HTTP, or something expected of us that nobody does."""
-STANDARD = PARSER | frozenset(
-    {401, 403, 404, 405, 406, 408, 410, 411, 413, 414, 415, 422, 429, 431}
+STANDARD = frozenset(
+    {400, 401, 403, 404, 405, 406, 408, 410, 411, 413, 414, 415, 417, 422, 429, 431}
 )
 
 
@@ -91,6 +89,8 @@ def complaint(sent, got):
     """Say what is wrong with an answer; empty when nothing is."""
     if got.status == 0:
         return "" if sent.leaves or sent.closes else "no answer"
+    if "server" in got.headers:
+        return "our software is named"
     if got.status >= 500:
         return "" if is_asked_for(sent, got) else f"a {got.status}"
     if got.status >= 400 and got.status not in STANDARD:
@@ -109,10 +109,8 @@ def is_asked_for(sent, got):
 
 
 def form_of_refusal(got):
-    """Say what is wrong with the form of a refusal: a Status, but for what the HTTP parser refuses."""
+    """Say what is wrong with the form of a refusal: a Status, of what is no HTTP as well."""
     kind = got.headers.get("content-type", "").partition(";")[0]
-    if kind == "text/plain":
-        return "" if got.status in PARSER else f"a {got.status} in text"
     if kind == "application/json":
         status = json.loads(got.body)
         is_good = (status.get("kind"), status.get("code")) == ("Status", got.status)
