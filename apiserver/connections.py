@@ -6,7 +6,8 @@ send such bytes, without a credential.
 
 Relied on, of aiohttp: `web.AppRunner` has its server made in `_make_server`; a `web.Server` is called
 for the protocol of each connection; `web.RequestHandler.handle_error` makes the answer where there is
-no request, and `log_exception` tells what it did not expect; both are not private. Nothing is patched.
+no request, and `log_exception` tells what it did not expect. `_messages`, where what is refused waits
+for its turn, is read: who hangs up before that would leave the circle behind. Nothing is patched.
 """
 
 import asyncio
@@ -126,8 +127,14 @@ class Connection(web.RequestHandler):
 
     def data_received(self, data: bytes) -> None:
         """Take what comes, until something was refused: the parser is of no use after that."""
-        if not self._is_refused:
-            super().data_received(data)
+        if self._is_refused:
+            return
+        super().data_received(data)
+        error = getattr(self._messages[-1][0], "exc", None) if self._messages else None
+        if error is not None:
+            self._is_refused = True
+            # Through its frames it keeps itself, the connection, and what was sent last.
+            middleware.forget(error)
 
     def handle_error(
         self,

@@ -5,7 +5,7 @@ import gc
 import json
 
 import pytest
-from aiohttp import web
+from aiohttp import http_exceptions, web
 
 from apiserver import connections, middleware
 from gpu import keys
@@ -187,5 +187,31 @@ async def test_nothing_of_a_refusal_waits_for_the_garbage_collector(listener, da
         of_ours = (web.RequestHandler, web.BaseRequest, web.Response, web.HTTPException)
         kept = [type(one) for one in gc.get_objects() if isinstance(one, of_ours)]
         assert not kept
+    finally:
+        gc.enable()
+
+
+async def test_what_nobody_came_to_refuse_is_forgotten_as_well(listener, monkeypatch):
+    asked = asyncio.Event()
+
+    async def ask(_user, _about):
+        asked.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(listener.face.access, "require", ask)
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(3):
+            _, writer = await listener.opened()
+            writer.write(GOOD)
+            await asked.wait()
+            for _ in range(5):
+                writer.write(b"BREW / HTTP/1.1\r\n" + b"x" * 10_000)
+                await asyncio.sleep(0.01)
+            writer.transport.abort()
+            await asyncio.sleep(0.01)
+        of_it = (web.RequestHandler, http_exceptions.HttpProcessingError)
+        assert not [type(one) for one in gc.get_objects() if isinstance(one, of_it)]
     finally:
         gc.enable()
