@@ -5,7 +5,7 @@ Nothing is sent when the world has moved on: the next pass decides anew. What a 
 leader writes, is told by the answer to its own write as well, if this pass made one.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from typing import Any, Final, assert_never
 
@@ -15,7 +15,7 @@ from gpu.binder.confirms import Confirm
 from gpu.binder.rejection_changes import DeletePod
 from gpu.binder.start_changes import Pin
 from gpu.errors import DecodeError
-from gpu.model import coverage, rejections
+from gpu.model import attaching, coverage, rejections
 from gpu.objects import claims, kubevirt, nodes, pods
 from gpu.objects.claims import Phase
 from gpu.objects.decode import Fields
@@ -75,7 +75,12 @@ def _object(confirm: Confirm) -> str:
             return f"VMI {confirm.key}"
         case confirms.NodeOff() | confirms.NodeLooked():
             return f"node {confirm.node}"
-        case confirms.PodsEnded() | confirms.PodsAbsent() | confirms.NoneGated():
+        case (
+            confirms.PodsEnded()
+            | confirms.PodsAbsent()
+            | confirms.NoneGated()
+            | confirms.NoLaunchers()
+        ):
             return f"a pod of {confirm.namespace}"
         case confirms.ClaimsHeld():
             return f"a claim of {confirm.namespace}"
@@ -87,7 +92,12 @@ def _object(confirm: Confirm) -> str:
 
 async def _asked(confirm: Confirm, api: Writer, stored: Stored) -> str:
     match confirm:
-        case confirms.PodsEnded() | confirms.PodsAbsent() | confirms.NoneGated():
+        case (
+            confirms.PodsEnded()
+            | confirms.PodsAbsent()
+            | confirms.NoneGated()
+            | confirms.NoLaunchers()
+        ):
             return await _pods_there(api, confirm)
         case confirms.VMIEnded() | confirms.VMINeverCame():
             return await _vmi_there(api, confirm)
@@ -104,21 +114,42 @@ async def _asked(confirm: Confirm, api: Writer, stored: Stored) -> str:
 
 
 async def _pods_there(
-    api: Writer, confirm: confirms.PodsEnded | confirms.PodsAbsent | confirms.NoneGated
+    api: Writer,
+    confirm: confirms.PodsEnded | confirms.PodsAbsent | confirms.NoneGated | confirms.NoLaunchers,
 ) -> str:
-    if not confirm.uids:
+    if not isinstance(confirm, confirms.NoLaunchers) and not confirm.uids:
         return ""
     for raw in (await api.list_all(PODS, confirm.namespace)).items:
-        if raw["metadata"]["uid"] not in confirm.uids:
-            continue
-        match confirm:
-            case confirms.PodsAbsent():
-                return f"pod {_name(raw)} is there"
-            case confirms.PodsEnded() if (raw.get("status") or {}).get("phase") not in _OVER:
-                return f"pod {_name(raw)} lives"
-            case confirms.NoneGated() if coverage.is_at_gate(pods.decode(raw)):
-                return f"pod {_name(raw)} waits at the gate"
+        if isinstance(confirm, confirms.NoLaunchers):
+            words = _launcher_of(raw, confirm.vmis)
+        else:
+            words = _lives(raw, confirm) if raw["metadata"]["uid"] in confirm.uids else ""
+        if words:
+            return f"pod {_name(raw)} {words}"
     return ""
+
+
+def _lives(
+    raw: dict[str, Any], confirm: confirms.PodsEnded | confirms.PodsAbsent | confirms.NoneGated
+) -> str:
+    match confirm:
+        case confirms.PodsAbsent():
+            return "is there"
+        case confirms.PodsEnded() if (raw.get("status") or {}).get("phase") not in _OVER:
+            return "lives"
+        case confirms.NoneGated() if coverage.is_at_gate(pods.decode(raw)):
+            return "waits at the gate"
+    return ""
+
+
+def _launcher_of(raw: dict[str, Any], vmis: Iterable[tuple[str, str]]) -> str:
+    """Say that a pod is a launcher of one of the VMIs; any other pod, readable or not, is not asked."""
+    labels = raw["metadata"].get("labels") or {}
+    if labels.get(pods.LAUNCHER_LABEL) != pods.LAUNCHER_VALUE:
+        return ""
+    pod = pods.decode(raw)
+    is_one = pod.live and any(attaching.is_launcher_of(pod, *vmi) for vmi in vmis)
+    return "is a launcher that nobody has noted" if is_one else ""
 
 
 async def _vmi_there(api: Writer, confirm: confirms.VMIEnded | confirms.VMINeverCame) -> str:

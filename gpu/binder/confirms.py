@@ -81,6 +81,14 @@ class NoOtherPods:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NoLaunchers:
+    """No pod of the namespace is a launcher of these VMIs, by name and uid, that lives past our gate."""
+
+    namespace: str
+    vmis: frozenset[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimsHeld:
     """Each of the claims is Bound to the node and notes the pod there as one of the VMI's."""
 
@@ -108,6 +116,7 @@ Confirm = (
     | NodeOff
     | NodeLooked
     | NoOtherPods
+    | NoLaunchers
     | ClaimsHeld
     | Refused
 )
@@ -118,6 +127,8 @@ def of(proof: Proof) -> tuple[Confirm, ...]:
     found: list[Confirm] = [
         NoOtherPods(key=key, uid=uid, pods=proof.known) for key, uid in sorted(proof.vmis)
     ]
+    if proof.unnoted:
+        found.append(NoLaunchers(namespace=proof.namespace, vmis=proof.unnoted))
     if proof.ended:
         found.append(PodsEnded(namespace=proof.namespace, uids=proof.ended))
     if proof.gone:

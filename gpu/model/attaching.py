@@ -9,11 +9,15 @@ from datetime import datetime, timedelta
 from enum import Enum, auto
 from typing import Final
 
+from gpu import keys
+from gpu.model import bind_requests
 from gpu.model.snapshot import Snapshot
 from gpu.objects import meta
 from gpu.objects.claims import AttachedPod, Attachment, GPUClaim
+from gpu.objects.kinds import VMIS
 from gpu.objects.kubevirt import VMI
 from gpu.objects.meta import ObjectKey
+from gpu.objects.pods import LAUNCHER_LABEL, LAUNCHER_VALUE, Pod
 from gpu.units import ClaimName, NodeName
 
 MOST_PODS: Final = 256
@@ -80,6 +84,32 @@ def left_behind(claim: GPUClaim, vmi: VMI | None) -> tuple[AttachedPod, ...]:
     return _capped(tuple(pods), {pod.uid for pod in attachment.pods})
 
 
+def unnoted(snapshot: Snapshot, claim: GPUClaim) -> tuple[Pod, ...]:
+    """Return launchers that may run and that nobody noted before their VMI was over; asked of such a claim.
+
+    A webhook pins the launcher of a start that was promised a node (decision 26): no leader need have seen
+    it. Now its owner reference is all that says whose it is.
+    """
+    attachment = claim.attached_to
+    if attachment is None or attachment.pods or not bind_requests.is_promised(claim):
+        return ()
+    namespace, vmi = claim.meta.namespace, (attachment.vmi, attachment.uid)
+    pods = (pod for pod in snapshot.given.pods if pod.meta.namespace == namespace)
+    return tuple(pod for pod in pods if pod.live and is_launcher_of(pod, *vmi))
+
+
+def is_launcher_of(pod: Pod, name: str, uid: str) -> bool:
+    """Say whether a pod says that it is past our gate and a launcher of the VMI; `uid` may be unknown."""
+    if pod.meta.labels.get(LAUNCHER_LABEL) != LAUNCHER_VALUE or keys.PLACEMENT_GATE in pod.gates:
+        return False
+    return any(
+        owner.controller
+        and owner.kind == VMIS.kind
+        and (owner.uid == uid if uid else owner.name == name)
+        for owner in pod.meta.owners
+    )
+
+
 def is_settled(snapshot: Snapshot, claim: GPUClaim) -> bool:
     """Say whether a claim's VMI lives just as it is noted, and has not migrated; the common case.
 
@@ -118,7 +148,15 @@ def noted(
     if vmi is not None and attachment.admission:
         attachment = replace(attachment, uid=vmi.meta.uid)
     namespace = claim.meta.namespace
-    pods = tuple(_seen(snapshot, namespace, pod, vmi, ended) for pod in _known(attachment, vmi))
+    known = [*_known(attachment, vmi)]
+    if vmi is None or vmi.ended or vmi.meta.deleting:
+        listed = {pod.uid for pod in known}
+        known += [
+            AttachedPod(uid=pod.meta.uid, node=pod.node or pod.pinned or NodeName(""))
+            for pod in unnoted(snapshot, claim)
+            if pod.meta.uid not in listed
+        ]
+    pods = tuple(_seen(snapshot, namespace, pod, vmi, ended) for pod in known)
     return replace(
         attachment,
         pods=_capped(pods, {pod.uid for pod in attachment.pods}),

@@ -4,7 +4,7 @@ A pod object that is gone proves nothing: a force delete takes away the object a
 a dead node run on. What proves an end is one of `signs.Sign`.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -45,6 +45,7 @@ class Look:
     found: tuple[Found, ...]
     missing: tuple[Missing, ...]
     vmis: frozenset[tuple[ObjectKey, str]]
+    unnoted: frozenset[tuple[str, str]] = frozenset()
 
     @property
     def ended(self) -> frozenset[str]:
@@ -55,7 +56,9 @@ class Look:
     @property
     def proof(self) -> Proof | None:
         """The proof that all of them ended and no other came; None while one lacks evidence."""
-        return None if self.missing else replace(self.proof_of(self.ended), vmis=self.vmis)
+        if self.missing:
+            return None
+        return replace(self.proof_of(self.ended), vmis=self.vmis, unnoted=self.unnoted)
 
     def proof_of(self, pods: Iterable[str]) -> Proof:
         """Return the proof for some of the pods that ended; it does not rule out others."""
@@ -119,6 +122,8 @@ def look(looking: Witness, claims: Iterable[GPUClaim]) -> Look:
             vm = _key(claim).name
             missing.append(Missing(lack=Lack.START_PENDING, vm=vm, seconds=seconds))
     pods = _pods(looking.snapshot, users)
+    podless = tuple(_without_pods(looking.snapshot, users))
+    missing += [lack for one in podless for lack in _unnoted(looking.snapshot, *one, pods)]
     for uid in sorted(pods):
         for sign in _signs(looking, pods[uid], users):
             if isinstance(sign, Found):
@@ -132,7 +137,28 @@ def look(looking: Witness, claims: Iterable[GPUClaim]) -> Look:
         found=tuple(found),
         missing=tuple(sorted(set(missing), key=lambda item: (_RANK[item.lack], item.pod))),
         vmis=frozenset(vmis),
+        unnoted=frozenset((attachment.vmi, attachment.uid) for _, attachment in podless),
     )
+
+
+def _without_pods(
+    snapshot: Snapshot, claims: Iterable[GPUClaim]
+) -> Iterator[tuple[GPUClaim, Attachment]]:
+    """Yield claims that were promised to a VMI which is over, and for which no pod was ever noted."""
+    for claim in claims:
+        attachment, vmi = claim.attached_to, vmi_of(snapshot, claim)
+        is_over = vmi is None or vmi.ended or vmi.meta.deleting
+        if attachment and is_over and not attachment.pods and bind_requests.is_promised(claim):
+            yield claim, attachment
+
+
+def _unnoted(
+    snapshot: Snapshot, claim: GPUClaim, attachment: Attachment, listed: Container[str]
+) -> Iterator[Missing]:
+    for pod in attaching.unnoted(snapshot, claim):
+        if pod.meta.uid not in listed:
+            node, uid = pod.node or pod.pinned, pod.meta.uid
+            yield Missing(lack=Lack.POD_NOT_ENDED, vm=attachment.vmi, pod=uid, node=node)
 
 
 _RANK: Final = {lack: rank for rank, lack in enumerate(Lack)}

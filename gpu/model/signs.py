@@ -118,6 +118,8 @@ class Proof:
     vmis: frozenset[tuple[ObjectKey, str]] = frozenset()
     """VMIs, with uid, that must list no pod but those in `known`."""
     known: frozenset[str] = frozenset()
+    unnoted: frozenset[tuple[str, str]] = frozenset()
+    """VMIs, by name and uid (empty where nobody saw it), of which no launcher may live past the gate."""
 
 
 def _time(at: datetime | None) -> str:

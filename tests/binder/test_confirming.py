@@ -9,6 +9,7 @@ from gpu.binder.changes import Detach, Detached
 from gpu.binder.confirms import (
     NodeLooked,
     NodeOff,
+    NoLaunchers,
     NoneGated,
     NoOtherPods,
     PodsAbsent,
@@ -50,6 +51,14 @@ def a_cluster(**objects):
     return cluster
 
 
+def a_launcher(vmi="vmi-1", **more):
+    raw = raws.a_pod("p", **more)
+    owner = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "name": "vm"}
+    raw["metadata"]["ownerReferences"] = [owner | {"uid": vmi, "controller": True}]
+    raw["metadata"]["labels"] = {"kubevirt.io": "virt-launcher"}
+    return raw
+
+
 OUT = [{"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}]
 PODS = {"namespace": "tenant-a", "uids": frozenset({"p"})}
 ENDED, ABSENT, PASSED = PodsEnded(**PODS), PodsAbsent(**PODS), NoneGated(**PODS)
@@ -58,6 +67,7 @@ NEVER = VMINeverCame(key=VM, claim="x", admission="adm")
 OFF = NodeOff(node="n1")
 LOOKED = NodeLooked(node="n1", ready_since=AT - timedelta(minutes=3), at_or_after=AT)
 ALONE = NoOtherPods(key=VM, uid="vmi-1", pods=frozenset({"p"}))
+NONE = NoLaunchers(namespace="tenant-a", vmis=frozenset({("vm", "vmi-1")}))
 BROKEN = raws.a_vmi() | {"status": {"activePods": "none"}}
 UNREADABLE = "VMI tenant-a/vm cannot be read: status.activePods: is str, not an object"
 
@@ -71,6 +81,11 @@ HOLDS = {
     "passed: gone": (PASSED, {}),
     "passed: let through": (PASSED, {"pods": [raws.a_pod("p", node="")]}),
     "passed: another waits": (PASSED, {"pods": [raws.a_pod("q", node="", gated=True)]}),
+    "launchers: none": (NONE, {}),
+    "launchers: ended": (NONE, {"pods": [a_launcher(phase="Failed")]}),
+    "launchers: of another VMI": (NONE, {"pods": [a_launcher(vmi="vmi-2")]}),
+    "launchers: at the gate": (NONE, {"pods": [a_launcher(node="", gated=True)]}),
+    "launchers: not one": (NONE, {"pods": [raws.a_pod("p")]}),
     "over: gone": (OVER, {}),
     "over: Succeeded": (OVER, {"vmis": [raws.a_vmi(phase="Succeeded")]}),
     "over: made anew": (OVER, {"vmis": [raws.a_vmi(uid="vmi-2")]}),
@@ -103,6 +118,11 @@ FAILS = {
         PASSED,
         {"pods": [raws.a_pod("p", node="", gated=True)]},
         "pod tenant-a/p waits at the gate",
+    ),
+    "launchers: one that nobody noted": (
+        NONE,
+        {"pods": [a_launcher()]},
+        "pod tenant-a/p is a launcher that nobody has noted",
     ),
     "over: runs": (OVER, {"vmis": [raws.a_vmi()]}, "VMI tenant-a/vm is there and not ended"),
     "never: came": (

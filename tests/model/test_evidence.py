@@ -11,7 +11,6 @@ from gpu.model import evidence, sightings
 from gpu.model.evidence import Witness
 from gpu.model.sightings import Sightings
 from gpu.model.signs import Found, Lack, Missing, Proof, Sign
-from gpu.objects.claims import BindRequest, BindResult
 from gpu.objects.meta import ObjectKey
 from tests.builders import (
     L40,
@@ -46,12 +45,6 @@ def a_user(*, on: str | None = "n1", pods: Any = None, **attached: Any):
     """A claim that VMI vmi-1 uses or used with pod p, on n1 unless told otherwise."""
     found = {"uid": "vmi-1", "pods": {"p": "n1"} if pods is None else pods, **attached}
     return a_claim("c", on=on, attached=attachment("vm", **found))
-
-
-def a_promised(**attached: Any):
-    """A claim whose VMI was granted its node before it was there (`binding: request`)."""
-    asked = BindRequest(id="r1", vmi="vm", claims=("c",), requested_at=START)
-    return replace(a_user(**attached), bind_request=replace(asked, result=BindResult.SUCCEEDED))
 
 
 def a_witness(
@@ -255,17 +248,6 @@ LACKS = {
         {"claim": a_user(uid="", since=941, pods={})},
         a_lack(Lack.START_PENDING, None, 60, pod=""),
     ),
-    "its VMI was promised the node, and has no launcher yet": (
-        {"claim": a_promised(pods={}), "vmis": [a_vmi(uid="vmi-1", phase="Pending")]},
-        a_lack(Lack.START_PENDING, pod=""),
-    ),
-    "its VMI was promised the node, and only the temporary pod for its volume is over": (
-        {
-            "claim": a_promised(ended={"p"}),
-            "vmis": [a_vmi(uid="vmi-1", phase="Scheduling", active={"p": "n1"})],
-        },
-        a_lack(Lack.START_PENDING, pod=""),
-    ),
 }
 
 
@@ -273,23 +255,6 @@ LACKS = {
 def test_nobody_knows_that_a_pod_has_ended(given, missing):
     seen = look(**given)
     assert (seen.missing, seen.proof) == ((missing,), None)
-
-
-@pytest.mark.parametrize("vmi", [{"phase": "Failed"}, {"phase": "Pending", "deleting": True}])
-def test_a_promise_is_over_with_its_vmi(vmi):
-    claim = a_promised(pods={})
-    assert look(claim, vmis=[a_vmi(uid="vmi-1", **vmi)]).missing == ()
-
-
-def test_where_nothing_was_promised_a_launcher_that_comes_later_waits_at_the_gate():
-    claim = a_user(pods={})
-    assert look(claim, vmis=[a_vmi(uid="vmi-1", phase="Pending")]).missing == ()
-
-
-def test_of_a_promise_a_pod_that_may_run_is_all_that_is_said():
-    claim, vmis = a_promised(), [a_vmi(uid="vmi-1", phase="Scheduling", active={"p": "n1"})]
-    seen = look(claim, Sightings(), vmis=vmis, pods=[PINNED])
-    assert seen.missing == (a_lack(Lack.POD_NOT_ENDED),)
 
 
 @pytest.mark.parametrize("lack", Lack)

@@ -1,0 +1,101 @@
+"""Evidence of starts that were promised a node (`binding: request`): no leader need have seen their launcher."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gpu import keys
+from gpu.model import attaching
+from gpu.model.sightings import Sightings
+from gpu.model.signs import Lack
+from gpu.model.starts import owner
+from gpu.objects.claims import AttachedPod, BindRequest, BindResult
+from gpu.objects.pods import LAUNCHER_LABEL, LAUNCHER_VALUE, Pod
+from tests.builders import START, a_pod, a_snapshot, a_vmi
+from tests.model.test_evidence import PINNED, a_lack, a_user, look
+
+LAUNCHER = {LAUNCHER_LABEL: LAUNCHER_VALUE}
+STARTS = a_lack(Lack.START_PENDING, pod="")
+
+
+def a_promised(**attached: Any):
+    """A claim whose VMI was granted its node before it was there."""
+    asked = BindRequest(id="r1", vmi="vm", claims=("c",), requested_at=START)
+    return replace(a_user(**attached), bind_request=replace(asked, result=BindResult.SUCCEEDED))
+
+
+def a_launcher(labels: Any = LAUNCHER, **more: Any) -> Pod:
+    """A launcher that a webhook pinned to n1 for VMI vmi-1, which nobody has noted."""
+    pod = a_pod(**{"uid": "q", "on": "n1", "pinned": "n1", **more})
+    return replace(pod, meta=replace(pod.meta, labels=labels, owners=(owner(a_vmi(uid="vmi-1")),)))
+
+
+# Its VMI is there.
+
+
+@pytest.mark.parametrize(
+    ("claim", "vmi"),
+    [
+        (a_promised(pods={}), a_vmi(uid="vmi-1", phase="Pending")),
+        (a_promised(ended={"p"}), a_vmi(uid="vmi-1", phase="Scheduling", active={"p": "n1"})),
+    ],
+    ids=["no pod yet", "the temporary pod for a volume is over"],
+)
+def test_a_launcher_is_still_to_come(claim, vmi):
+    seen = look(claim, Sightings(), vmis=[vmi])
+    assert (seen.missing, seen.proof) == ((STARTS,), None)
+    assert "stop the VM" in STARTS.words
+
+
+@pytest.mark.parametrize("vmi", [{"phase": "Failed"}, {"phase": "Pending", "deleting": True}])
+def test_a_promise_is_over_with_its_vmi(vmi):
+    assert look(a_promised(pods={}), vmis=[a_vmi(uid="vmi-1", **vmi)]).missing == ()
+
+
+def test_where_nothing_was_promised_a_launcher_that_comes_later_waits_at_the_gate():
+    assert look(a_user(pods={}), vmis=[a_vmi(uid="vmi-1", phase="Pending")]).missing == ()
+
+
+def test_of_a_promise_a_pod_that_may_run_is_all_that_is_said():
+    vmis = [a_vmi(uid="vmi-1", phase="Scheduling", active={"p": "n1"})]
+    seen = look(a_promised(), Sightings(), vmis=vmis, pods=[PINNED])
+    assert seen.missing == (a_lack(Lack.POD_NOT_ENDED),)
+
+
+# Its VMI is over.
+
+
+@pytest.mark.parametrize("uid", ["vmi-1", ""], ids=["adopted", "never seen"])
+def test_a_launcher_that_nobody_noted_before_its_vmi_went_may_run(uid):
+    seen = look(a_promised(uid=uid, pods={}), pods=[a_launcher()])
+    assert seen.missing == (a_lack(Lack.POD_NOT_ENDED, pod="q"),)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"pods": [a_launcher(phase="Failed")]},
+        {"pods": [a_launcher(labels={})]},
+        {"pods": [a_launcher(tenant="tenant-b")]},
+        {"pods": [a_launcher(on=None, gates=[keys.PLACEMENT_GATE])]},
+        {"claim": a_user(pods={}), "pods": [a_launcher()]},
+    ],
+    ids=["ended", "no launcher", "of another namespace", "at the gate", "nothing promised"],
+)
+def test_of_other_pods_that_name_a_vmi_nothing_is_asked(given):
+    given = {"claim": a_promised(pods={}), **given}
+    assert look(given.pop("claim"), **given).missing == ()
+
+
+def test_that_there_is_no_such_launcher_is_to_be_read_past_the_cache():
+    found = [look(claim).proof for claim in (a_promised(pods={}), a_promised(ended={"p"}))]
+    assert [proof and proof.unnoted for proof in found] == [{("vm", "vmi-1")}, frozenset()]
+
+
+def test_one_is_noted_with_its_node_before_it_can_go_too():
+    claim = a_promised(pods={})
+    snapshot = a_snapshot(claims=[claim], pods=[a_launcher()])
+    noted = attaching.noted(snapshot, claim, None)
+    assert noted is not None
+    assert noted.pods == (AttachedPod(uid="q", node="n1"),)
