@@ -124,7 +124,10 @@ class Requests:
             id=attempt.admission,
             vmi=attempt.asked.name,
             claims=tuple(ClaimName(one.before.meta.name) for one in planned),
-            requested_at=self._clock.now(),
+            # One dated before its attachment would pass for an earlier start's, and nobody answers those.
+            requested_at=max(
+                self._clock.now(), *filter(None, (one.wanted.since for one in planned))
+            ),
             launcher=attempt.launcher,
         )
         try:

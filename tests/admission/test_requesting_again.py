@@ -5,10 +5,12 @@ import copy
 
 import pytest
 
-from gpu.objects import kinds
+from gpu.model import bind_requests
+from gpu.objects import claims, kinds
 from tests.admission.requesting_site import RequestSite, made
 from tests.admission.starts import claim, unit
 from tests.admission.test_requesting import admitted
+from tests.builders import attachment
 
 pytestmark = pytest.mark.looptime
 BOTH = [claim("c"), unit(), unit()]
@@ -97,3 +99,13 @@ async def test_one_that_meets_another_call_on_its_way_leaves_the_start_to_it(sit
     assert site.asked_for()["id"] == "id-0"
     async with site.binder():
         assert (await first)["allowed"]
+
+
+async def test_a_request_is_not_dated_before_an_attachment_that_an_earlier_call_left(site):
+    """Each call that finds it dates it a second later, and a replica's clock may be ahead: it is awaited all the same."""
+    site.claim("c", attached=attachment("vm", admission="left", since=20))
+    starting = asyncio.ensure_future(site.start())
+    await asyncio.sleep(0.5)
+    assert bind_requests.is_awaited(claims.decode(site.claims()["c"]))
+    async with site.binder():
+        assert (await starting)["allowed"]
