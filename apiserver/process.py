@@ -345,7 +345,7 @@ def _background(process: Process) -> dict[str, Coroutine[Any, Any, None]]:
         "trust": process.trust.run(),
         "certificate": process.serving.watch(),
         "caches": process.caches.run(),
-        "memory": memory.settle(process.caches.wait_synced),
+        "memory": memory.keep_small(process.caches.wait_synced),
         "projection": process.projection.run(),
         "views": _views(process),
         "gauges": process.observing.gauges(

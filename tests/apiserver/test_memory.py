@@ -1,12 +1,14 @@
-"""The garbage collector lets alone what the first lists left, and what is made in bulk after them."""
+"""The collector lets alone what lists left and what is made in bulk; what is free does not stay resident."""
 
 import asyncio
 import gc
+import os
 import weakref
 
 import pytest
 
 from apiserver import memory
+from bench import scrape
 
 
 class Circle:
@@ -49,3 +51,19 @@ async def test_what_passes_make_in_bulk_is_not_looked_at_and_circles_end_at_last
     assert len(kept) == 1
     _ = [[] for _ in range(200_000)]
     assert len(kept) == 0
+
+
+async def test_what_was_freed_below_something_in_use_goes_back_to_the_system():
+    giving = asyncio.ensure_future(memory.give_back(every=0.05))
+    await asyncio.sleep(0)
+    held = [bytearray(100_000) for _ in range(600)]
+    for one in held:
+        one[::4096] = b"x" * len(one[::4096])
+    above = bytearray(100_000)
+    full = scrape.memory_mib(os.getpid())
+    del held, one
+    await asyncio.sleep(0.3)
+    assert full - scrape.memory_mib(os.getpid()) > 40
+    assert not giving.done()
+    giving.cancel()
+    assert above is not None

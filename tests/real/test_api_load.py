@@ -25,8 +25,8 @@ SOON = 5.0
 SPARE = 16.0
 """MiB that the process may keep whoever was there."""
 KEPT = 32 / 1024
-"""MiB that it may keep of each connection: a second thousand of them left 24 MiB and a third 15, most likely
-for the collector, which lets half a million new objects be (apiserver/memory.py)."""
+"""MiB that it may keep of each connection for the moment: free memory is given back every 10 s
+(apiserver/memory.py); a second thousand of them left 24 MiB until then."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
