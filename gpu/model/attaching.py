@@ -10,7 +10,7 @@ from enum import Enum, auto
 from typing import Final
 
 from gpu import keys
-from gpu.model import bind_requests
+from gpu.model import bind_requests, coverage
 from gpu.model.snapshot import Snapshot
 from gpu.objects import meta
 from gpu.objects.claims import AttachedPod, Attachment, GPUClaim
@@ -129,7 +129,9 @@ def is_settled(snapshot: Snapshot, claim: GPUClaim) -> bool:
         listed += node is not None
         if not pod.ended:
             seen = snapshot.pods.get((namespace, pod.uid))
-            if seen is None or not seen.live or (seen.node or pod.node or node or "") != pod.node:
+            if seen is None or not seen.live:
+                return False
+            if (seen.node or pod.node or node or _pinned(seen)) != pod.node:
                 return False
     return listed == len(vmi.active_pods)
 
@@ -152,7 +154,7 @@ def noted(
     if vmi is None or vmi.ended or vmi.meta.deleting:
         listed = {pod.uid for pod in known}
         known += [
-            AttachedPod(uid=pod.meta.uid, node=pod.node or pod.pinned or NodeName(""))
+            AttachedPod(uid=pod.meta.uid, node=pod.node or _pinned(pod))
             for pod in unnoted(snapshot, claim)
             if pod.meta.uid not in listed
         ]
@@ -185,11 +187,17 @@ def _seen(
     """Add what the VMI and the pod's object tell of it."""
     found = snapshot.pods.get((namespace, pod.uid))
     listed = vmi.active_pods.get(pod.uid) if vmi else None
-    node = (found.node if found else None) or pod.node or listed or NodeName("")
+    node = (found.node if found else None) or pod.node or listed
+    node = node or (_pinned(found) if found else NodeName(""))
     over = pod.ended or pod.uid in ended or (found is not None and not found.live)
     if (pod.node, pod.ended) == (node, over):
         return pod
     return replace(pod, node=node, ended=over)
+
+
+def _pinned(pod: Pod) -> NodeName:
+    """Return where a pod is pinned that is past our gate and may be bound any moment, a webhook's too."""
+    return NodeName("") if coverage.is_at_gate(pod) else pod.pinned or NodeName("")
 
 
 def _capped(pods: tuple[AttachedPod, ...], recorded: Container[str]) -> tuple[AttachedPod, ...]:

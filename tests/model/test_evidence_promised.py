@@ -93,6 +93,27 @@ def test_that_there_is_no_such_launcher_is_to_be_read_past_the_cache():
     assert [proof and proof.unnoted for proof in found] == [{("vm", "vmi-1")}, frozenset()]
 
 
+@pytest.mark.parametrize(
+    ("gates", "node"),
+    [((), "n1"), ((keys.PLACEMENT_GATE,), "")],
+    ids=["past the gate", "at the gate"],
+)
+def test_a_launcher_is_noted_where_the_webhook_pinned_it_before_it_is_bound(gates, node):
+    """It may be bound and run, and be gone, before anybody looks again: then the note is all there is."""
+    claim, vmi = a_promised(pods={}), a_vmi(uid="vmi-1", phase="Scheduling", active={"q": ""})
+    pods = [a_launcher(on=None, phase="Pending", gates=gates)]
+    snapshot = a_snapshot(claims=[claim], vmis=[vmi], pods=pods)
+    noted = attaching.noted(snapshot, claim, vmi)
+    assert noted is not None
+    assert noted.pods == (AttachedPod(uid="q", node=node),)
+    again = replace(claim, attached_to=noted)
+    later = a_snapshot(claims=[again], vmis=[vmi], pods=pods)
+    assert attaching.is_settled(later, again)
+    unsure = a_promised(pods={"q": ""})
+    snapshot = a_snapshot(claims=[unsure], vmis=[vmi], pods=pods)
+    assert attaching.is_settled(snapshot, unsure) is not bool(node)
+
+
 def test_one_is_noted_with_its_node_before_it_can_go_too():
     claim = a_promised(pods={})
     snapshot = a_snapshot(claims=[claim], pods=[a_launcher()])
