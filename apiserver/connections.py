@@ -125,6 +125,15 @@ class Connection(web.RequestHandler):
         self._refusals = refusals
         self._is_refused = False
 
+    async def start(self) -> None:
+        """Answer one request after another."""
+        try:
+            await super().start()
+        except asyncio.CancelledError as error:
+            # Waiting for the rest of a body, it notes its own task, and that keeps how it ended.
+            middleware.forget(error)
+            raise
+
     def data_received(self, data: bytes) -> None:
         """Take what comes, until something was refused: the parser is of no use after that."""
         if self._is_refused:
@@ -166,6 +175,22 @@ class Connection(web.RequestHandler):
             super().log_exception(*args, **named)
 
 
+class Door(asyncio.Protocol):
+    """Stands for a connection until it is one: many a probe of a port never greets over TLS.
+
+    A connection and its parser are a circle, which aiohttp ends when the connection is lost.
+    """
+
+    def __init__(self, behind: Callable[[], Connection]) -> None:
+        self._behind = behind
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Let the connection take over."""
+        connection = self._behind()
+        transport.set_protocol(connection)
+        connection.connection_made(transport)
+
+
 class Server(web.Server):
     """Makes the protocol of each connection; the rest is as in the server it is made after."""
 
@@ -175,13 +200,13 @@ class Server(web.Server):
             request_factory=like.request_factory,
             handler_cancellation=like.handler_cancellation,
         )
-        self._made_with = functools.partial(
+        self._connection = functools.partial(
             Connection, self, refusals, loop=asyncio.get_running_loop(), **settings
         )
 
-    def __call__(self) -> Connection:
+    def __call__(self) -> Door:  # type: ignore[override]  # any protocol will do for a listener
         """Return the protocol of one more connection."""
-        return self._made_with()
+        return Door(self._connection)
 
 
 def _expecting_nothing(handler: _Handler, refusals: Refusals) -> _Handler:

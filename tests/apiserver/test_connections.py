@@ -3,13 +3,16 @@
 import asyncio
 import gc
 import json
+import ssl
 
 import pytest
+import uvloop
 from aiohttp import http_exceptions, web
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from apiserver import connections, middleware
+from apiserver import connections, middleware, tls
 from gpu import keys
-from tests.apiserver import fakes
+from tests.apiserver import certificates, fakes
 
 ROOT = f"/apis/{keys.CATALOG_GROUP}/{keys.CATALOG_VERSION}"
 HOST = "Host: x\r\n"
@@ -213,5 +216,67 @@ async def test_what_nobody_came_to_refuse_is_forgotten_as_well(listener, monkeyp
             await asyncio.sleep(0.01)
         of_it = (web.RequestHandler, http_exceptions.HttpProcessingError)
         assert not [type(one) for one in gc.get_objects() if isinstance(one, of_it)]
+    finally:
+        gc.enable()
+
+
+async def test_who_hangs_up_before_a_body_was_sent_leaves_nothing(listener):
+    head = f"POST {ROOT}/words HTTP/1.1\r\n{HOST}Content-Type: application/json\r\n"
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(3):
+            reader, writer = await listener.opened()
+            writer.write(f"{head}Content-Length: 1000\r\n\r\nabc".encode())
+            assert (await reader.readuntil(b"\r\n")).startswith(b"HTTP/1.1 405 ")
+            await asyncio.sleep(0.01)
+            writer.transport.abort()
+            await asyncio.sleep(0.01)
+        of_it = (web.RequestHandler, web.BaseRequest)
+        assert not [type(one) for one in gc.get_objects() if isinstance(one, of_it)]
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize(
+    "loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"]
+)
+def test_who_never_greets_leaves_nothing(tmp_path, loop_factory):
+    """A probe of the port, or somebody who takes it for plain HTTP."""
+    pair = certificates.issue(
+        "server",
+        certificates.authority("serving-ca"),
+        purposes=(ExtendedKeyUsageOID.SERVER_AUTH,),
+        hosts=("localhost",),
+    )
+    serving = tls.Serving(*pair.save(tmp_path, "serving"))
+
+    async def main():
+        runner = fakes.a_face(fakes.words_world()).runner()
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=serving.context).start()
+        port = runner.addresses[0][1]
+        for data in (b"", GOOD, GOOD):
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(data)
+            await asyncio.sleep(0.01)
+            writer.transport.abort()
+        await asyncio.sleep(0.05)
+        kept = [one for one in gc.get_objects() if isinstance(one, web.RequestHandler)]
+        trusting = ssl.create_default_context(cadata=pair.issuer.pem)
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", port, ssl=trusting, server_hostname="localhost"
+        )
+        writer.write(GOOD)
+        assert (await reader.readuntil(b"\r\n")).startswith(b"HTTP/1.1 200 ")
+        writer.close()
+        await runner.cleanup()
+        return len(kept)
+
+    gc.collect()
+    gc.disable()
+    try:
+        with asyncio.Runner(loop_factory=loop_factory) as runner:
+            assert runner.run(main()) == 0
     finally:
         gc.enable()
