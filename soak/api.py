@@ -91,7 +91,9 @@ class Api(FakeCluster):
     async def delete(self, kind: Kind, name: str, namespace: str | None = None, **how: Any) -> None:
         """Delete as a leader does: never what waits at the gate, nor a launcher that runs."""
         found = self.find(kind, ObjectKey(namespace or "", name))
-        if found is not None and found["metadata"]["uid"] == how.get("uid"):
+        meta = found["metadata"] if found is not None else {}
+        asked = {"uid": how.get("uid"), "resourceVersion": how.get("resource_version")}
+        if found is not None and all(value in {None, meta[name]} for name, value in asked.items()):
             self.illegal += _ended(kind, found, self.all(kinds.PODS))
         await super().delete(kind, name, namespace, **how)
 

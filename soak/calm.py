@@ -6,7 +6,7 @@ from gpu.binder import phases
 from gpu.binder.report import PassReport
 from gpu.objects import kinds
 from gpu.ports import Outcome
-from soak import closely, events, migrations
+from soak import answering, asking, closely, events, migrations, requests
 from soak import kubevirt as virt
 from soak.judge import Judge
 from soak.leading import Leaders
@@ -24,7 +24,7 @@ async def one_pass(leaders: Leaders, judge: Judge) -> tuple[PassReport | None, l
     """Run an undisturbed pass and judge it closely."""
     before = dict(judge.stands)
     ended = len(leaders.site.ended)
-    refused = judge.refusals.unseen()
+    refused, due = judge.refusals.unseen(), requests.whole(leaders.site)
     report, wrong = await leaders.undisturbed()
     wrong += judge.look()
     leader = leaders.site.leader
@@ -34,7 +34,25 @@ async def one_pass(leaders: Leaders, judge: Judge) -> tuple[PassReport | None, l
         wrong += closely.look(leaders.site, judge, before, report)
         if leader.config.enabled:
             wrong += closely.guests(leaders.site, leaders.site.ended[ended:])
+            if not report.failed and not report.quarantined:
+                wrong += requests.unanswered(leaders.site, due) + requests.stuck(leaders.site)
     return report, wrong
+
+
+async def one_answer(leaders: Leaders, judge: Judge) -> list[str]:
+    """Run an undisturbed pass that only answers starts, and judge it closely."""
+    site = leaders.site
+    before, stood = dict(judge.stands), requests.by_uid(site)
+    due = requests.whole(site)
+    report, wrong = await answering.undisturbed(leaders)
+    wrong += judge.look()
+    leader = site.leader
+    if wrong or report is None or leader is None or leader.passes is None or report.failed:
+        return wrong
+    wrong += requests.answered(site, stood)
+    if leader.config.enabled and not leader.passes.quarantine.count(leader.clock.monotonic()):
+        wrong += requests.unanswered(site, due)
+    return wrong if report.skipped else wrong + closely.look(site, judge, before, report)
 
 
 async def look(leaders: Leaders, judge: Judge) -> list[str]:
@@ -69,9 +87,13 @@ async def settle(site: Site, leaders: Leaders, judge: Judge) -> list[str]:
         events.controllers(site)
         for vmi in filter(virt.is_migrating, site.api.all(kinds.VMIS)):
             migrations.get_on(site, vmi)
+        asking.calm(site)
+        wrong = await asking.get_on(site)
+        if wrong:
+            return wrong
         site.pass_time(45)
         _, wrong = await one_pass(leaders, judge)
-        if before == _moved(site) and not _is_under_way(site):
+        if before == _moved(site) and not _is_under_way(site) and not site.webhooks.calls:
             break
     site.pass_time(620)
     return wrong or await look(leaders, judge) or judge.finished(BUILT)
@@ -81,6 +103,8 @@ async def _calm_down(site: Site, leaders: Leaders) -> list[str]:
     wrong: list[str] = []
     while site.old:
         wrong += await leaders.steps()["thaw"]()
+    asking.calm(site)
+    wrong += await asking.get_on(site)
     while site.late:
         await leaders.steps()["land"]()
     leaders.enabled, site.leader = True, None

@@ -64,17 +64,21 @@ def kept(site: Site, built: frozenset[str]) -> list[str]:
         meta, attached = claim["metadata"], (claim.get("status") or {}).get("attachedTo")
         if "deletionTimestamp" not in meta or (attached and "attachments" not in built):
             continue
-        if meta["uid"] not in running and not _may_run(site, attached or {}):
+        home = (claim.get("status") or {}).get("nodeName") or ""
+        if meta["uid"] not in running and not _may_run(site, attached or {}, home):
             wrong.append(f"kept for ever: {_key(claim)} is deleted and nothing uses it: {attached}")
     return wrong
 
 
-def _may_run(site: Site, attached: Raw) -> bool:
-    """Say whether the binder cannot know: a recorded pod on a machine that stays silent, or a VMI."""
+def _may_run(site: Site, attached: Raw, home: str) -> bool:
+    """Say whether the binder cannot know: a recorded pod on a machine that stays silent, or a VMI.
+
+    One whose node nobody saw may have been where its claim is: the webhook had pinned it there.
+    """
     if not attached:
         return False
     for pod in attached.get("pods") or []:
-        machine = site.machines.get(pod.get("node", ""))
+        machine = site.machines.get(pod.get("node") or home)
         if not pod.get("ended") and machine is not None and not machine.works:
             return True
     return any(

@@ -10,7 +10,7 @@ from typing import Any
 
 from gpu.objects import kinds
 from gpu.objects.meta import ObjectKey
-from soak import finish, starts
+from soak import finish, requests, starts
 from soak import kubevirt as virt
 from soak.launchers import Launchers
 from soak.machines import Guest
@@ -85,6 +85,9 @@ class Judge:
             wrong += self._booked(now)
             self.stands = now
             self._note_left()
+        for one in self.site.webhooks.admitted:
+            wrong += requests.admitted(one)
+        self.site.webhooks.admitted.clear()
         return wrong + self.launchers.look() + self._guests()
 
     def in_use(self, stands: dict[str, Stand], *, whole: bool = False) -> Counter[Place]:
@@ -164,6 +167,7 @@ class Judge:
         """After all faults: orders that fit are Bound, and deleted claims that may go are gone."""
         in_use = self.in_use(self.stands, whole=True)
         wrong = finish.unbound(self.site, in_use) + finish.kept(self.site, built)
+        wrong += requests.left(self.site)
         return wrong + starts.gated(self.site, in_use) + starts.left_over(self.site)
 
     def set_of(self, uid: str) -> str:

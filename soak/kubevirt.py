@@ -8,6 +8,7 @@ import json
 from typing import Any
 
 from gpu import keys
+from gpu.config import Binding
 from gpu.objects import kinds, kubevirt
 from gpu.objects.meta import ObjectKey
 from soak.machines import Guest, Machine
@@ -127,24 +128,26 @@ def _make_pod(site: Site, vmi: Raw) -> None:
     meta = vmi["metadata"]
     limits = {name: str(amount) for name, amount in units.items()}
     owner = {"apiVersion": kinds.VMIS.api_version, "kind": kinds.VMIS.kind, "controller": True}
-    pod = site.api.put(
-        kinds.PODS,
-        {
-            "metadata": {
-                "name": f"launcher-{meta['name']}-{meta['uid']}",
-                "namespace": meta["namespace"],
-                "labels": LAUNCHER | {"kubevirt.io/created-by": meta["uid"]},
-                "annotations": dict(meta["annotations"]),
-                "ownerReferences": [owner | {"name": meta["name"], "uid": meta["uid"]}],
-            },
-            "spec": {
-                "schedulingGates": [{"name": keys.PLACEMENT_GATE}],
-                "containers": [{"name": "compute", "resources": {"limits": limits}}],
-                "tolerations": _tolerations(site, vmi),
-            },
-            "status": {"phase": "Pending"},
+    body = {
+        "metadata": {
+            "name": f"launcher-{meta['name']}-{meta['uid']}",
+            "namespace": meta["namespace"],
+            "labels": LAUNCHER | {"kubevirt.io/created-by": meta["uid"]},
+            "annotations": dict(meta["annotations"]),
+            "ownerReferences": [owner | {"name": meta["name"], "uid": meta["uid"]}],
         },
-    )
+        "spec": {"containers": [{"name": "compute", "resources": {"limits": limits}}]},
+        "status": {"phase": "Pending"},
+    }
+    if site.config.binding is Binding.REQUEST:
+        # KubeVirt has a VMI follow the affinity of its VM: our pin may be off again by now.
+        if "affinity" in vmi["spec"] and site.chance(0.5, f"pin {meta['name']}"):
+            body["spec"]["affinity"] = vmi["spec"]["affinity"]
+        body = site.webhooks.launcher(body)
+    else:
+        body["spec"]["schedulingGates"] = [{"name": keys.PLACEMENT_GATE}]
+        body["spec"]["tolerations"] = _tolerations(site, vmi)
+    pod = site.api.put(kinds.PODS, body)
     site.tally["launchers made"] += 1
     _set_phase(site, vmi, "Scheduling", activePods={pod["metadata"]["uid"]: ""})
 

@@ -3,7 +3,7 @@
 By its own reading of the pods as stored, like all of the judge.
 """
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field, replace
 
 from gpu import keys
@@ -92,21 +92,33 @@ class Launchers:
             return
         held, units = virt.resolved(pod)
         namespace = pod["metadata"]["namespace"]
+        # Pinned by the webhook: no leader has noted it yet.
+        is_ours_alone = keys.TERM_ANNOTATION not in (pod["metadata"].get("annotations") or {})
         for name, admission in held.items():
             claim = self.site.claim(namespace, name)
             attached = ((claim or {}).get("status") or {}).get("attachedTo") or {}
-            if claim is None or attached.get("admission") != admission or not _is_on(claim, seat):
+            if is_ours_alone and _is_lost_from(claim, seat):
+                continue
+            there = claim is not None and _is_on(claim, seat, is_noted=not is_ours_alone)
+            if not there or attached.get("admission") != admission:
                 yield f"let through in part: {seat.name} to {seat.node}, without claim {name}"
         for class_name, amount in units.items():
-            there = sum(
-                claim["spec"]["count"]
+            made = [
+                claim
                 for claim in self.site.claims()
-                if is_made_for(claim, owner)
-                and claim["spec"]["className"] == class_name
-                and _is_on(claim, seat)
+                if is_made_for(claim, owner) or _is_made_before(claim, namespace, held)
+            ]
+            found = sum(
+                claim["spec"]["count"]
+                for claim in made
+                if claim["spec"]["className"] == class_name
+                and (
+                    _is_on(claim, seat, is_noted=not is_ours_alone)
+                    or (is_ours_alone and _is_lost_from(claim, seat))
+                )
             )
-            if there != amount:
-                words = f"{there} of {amount} units of {class_name}"
+            if found != amount:
+                words = f"{found} of {amount} units of {class_name}"
                 yield f"let through in part: {seat.name} to {seat.node}, with {words}"
 
 
@@ -158,9 +170,24 @@ def _takes_room(pod: Raw) -> bool:
     return bool(virt.pinned_to(pod)) and not is_over and not never
 
 
-def _is_on(claim: Raw, seat: Seat) -> bool:
+def _is_made_before(claim: Raw, namespace: str, held: Container[str]) -> bool:
+    """Say whether a template claim is one that a VMI was admitted with: it has no owner at first."""
+    meta = claim["metadata"]
+    return is_template(claim) and meta["namespace"] == namespace and meta["name"] in held
+
+
+def _is_lost_from(claim: Raw | None, seat: Seat) -> bool:
+    """Say whether a claim was there, and its node was lost before the webhook had heard of it."""
+    status = (claim or {}).get("status") or {}
+    left = (status.get("displaced") or {}).get("node")
+    return (status.get("phase"), left) == ("Lost", seat.node)
+
+
+def _is_on(claim: Raw, seat: Seat, *, is_noted: bool = True) -> bool:
     status = claim.get("status") or {}
     noted = (status.get("attachedTo") or {}).get("pods") or []
-    return (status.get("phase"), status.get("nodeName")) == ("Bound", seat.node) and any(
-        (one["uid"], one.get("node")) == (seat.pod, seat.node) for one in noted
+    is_held = (status.get("phase"), status.get("nodeName")) == ("Bound", seat.node)
+    return is_held and any(
+        not is_noted or (one["uid"], one.get("node")) == (seat.pod, seat.node)
+        for one in (noted if is_noted else [{}])
     )

@@ -1,6 +1,7 @@
 """One leader as it is built in `gpu.binder.lead`, with its passes driven one by one."""
 
 import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -69,6 +70,8 @@ class Leader:
     deposed: bool = False
     crashes: list[BaseException] = field(default_factory=list)
     task: "asyncio.Task[PassReport | None] | None" = None
+    answered: PassReport | None = None
+    """Of the last pass that only answered starts; None when there was none, or it came to no end."""
     replays: Path | None = None
     """Where each pass is saved, for `cozystack-gpu replay`."""
 
@@ -102,9 +105,24 @@ class Leader:
 
     async def once(self, *, forced: bool = True) -> PassReport | None:
         """Run a pass; None when it was deposed, could not read, crashed, or froze in the middle."""
+        return await self._run(self._once(forced=forced))
+
+    async def answer(self) -> PassReport | None:
+        """Run a pass that only answers starts; None as `once`."""
+        return await self._run(self._answer((0,)))
+
+    async def both(self, pauses: Sequence[int], *, forced: bool = True) -> PassReport | None:
+        """Run a full pass, and beside it some that only answer starts; returns the full one's report.
+
+        `pauses` are turns of the event loop before each of those.
+        """
+        return await self._run(self._both(pauses, forced=forced))
+
+    async def _run(self, work: Coroutine[Any, Any, PassReport | None]) -> PassReport | None:
         assert self.task is None, "frozen"
+        self.answered = None
         frozen = asyncio.ensure_future(self.line.frozen.wait())
-        task = asyncio.ensure_future(self._once(forced=forced))
+        task = asyncio.ensure_future(work)
         await asyncio.wait({task, frozen}, return_when=asyncio.FIRST_COMPLETED)
         frozen.cancel()
         if not task.done():
@@ -126,11 +144,38 @@ class Leader:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
+    async def _both(self, pauses: Sequence[int], *, forced: bool) -> PassReport | None:
+        full = asyncio.ensure_future(self._once(forced=forced))
+        left = {full, asyncio.ensure_future(self._answer(pauses))}
+        try:
+            while left and not self.deposed:
+                _, left = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in left:
+                task.cancel()
+            await asyncio.gather(*left, return_exceptions=True)
+        return None if full.cancelled() else full.result()
+
     async def _once(self, *, forced: bool) -> PassReport | None:
         assert self.passes is not None
         self.passes.saves.ask()
+        return await self._lead(lambda passes: passes.once(forced=forced))
+
+    async def _answer(self, pauses: Sequence[int]) -> PassReport | None:
+        for pause in pauses:
+            for _ in range(pause):
+                await asyncio.sleep(0)
+            found = await self._lead(lambda passes: passes.answer())
+            if found is None:
+                return None
+            if self.answered is None or not self.answered.plan_problem:
+                self.answered = found
+        return self.answered
+
+    async def _lead(self, work: Callable[[Passes], Awaitable[PassReport]]) -> PassReport | None:
+        assert self.passes is not None
         try:
-            return await self.passes.once(forced=forced)
+            return await work(self.passes)
         except Deposed:
             self.deposed = True
         except Exception as error:  # noqa: BLE001 -- the judge says which is a bug

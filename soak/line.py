@@ -4,6 +4,7 @@ What it does to the n-th write from now is planned before a pass; direct reads c
 """
 
 import asyncio
+import random
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -50,6 +51,8 @@ class Line:
     """By number of the write, from 1 since `begin`."""
     bad_reads: int = 0
     """So many of the next direct reads fail."""
+    jitter: random.Random | None = None
+    """Has each write take a while before and after it is executed: others come in between."""
     tally: Counter[str] = field(default_factory=Counter)
     between: Callable[[], None] = lambda: None
     """Called after each write: the world does not wait for the end of a pass."""
@@ -60,9 +63,11 @@ class Line:
     frozen: asyncio.Event = field(default_factory=asyncio.Event)
     thawed: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def begin(self, plan: dict[int, Fault], bad_reads: int = 0) -> None:
+    def begin(
+        self, plan: dict[int, Fault], bad_reads: int = 0, jitter: random.Random | None = None
+    ) -> None:
         """Plan the faults of what comes now."""
-        self.plan, self.bad_reads, self.sent = plan, bad_reads, 0
+        self.plan, self.bad_reads, self.sent, self.jitter = plan, bad_reads, 0, jitter
         self.frozen.clear()
         self.thawed.clear()
 
@@ -70,10 +75,12 @@ class Line:
         return self.api.outcome(error)
 
     async def get(self, kind: Kind, name: str, namespace: str | None = None) -> Any:
+        await self._stand_still()
         self._read()
         return await self.api.get(kind, name, namespace)
 
     async def list_all(self, kind: Kind, namespace: str | None = None) -> Any:
+        await self._stand_still()
         self._read()
         return await self.api.list_all(kind, namespace)
 
@@ -118,6 +125,8 @@ class Line:
             raise errors.Unreachable("the read got no answer", sent=True)
 
     async def _send(self, kind: Kind, key: ObjectKey | None, send: Send) -> Any:
+        await self._stand_still()
+        await self._linger()
         self.sent += 1
         fault = self.plan.get(self.sent)
         if fault is not None:
@@ -127,6 +136,16 @@ class Line:
             return await send()
         finally:
             self.between()
+            await self._linger()
+
+    async def _stand_still(self) -> None:
+        """A frozen process does nothing: no pass of it, and none of the writes beside the one that stopped."""
+        if self.frozen.is_set():
+            await self.thawed.wait()
+
+    async def _linger(self) -> None:
+        for _ in range(self.jitter.randrange(12) if self.jitter else 0):
+            await asyncio.sleep(0)
 
     async def _suffer(self, fault: Fault, kind: Kind, key: ObjectKey | None, send: Send) -> None:
         """Have the fault happen; returns when the write goes on all the same."""

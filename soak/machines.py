@@ -19,7 +19,15 @@ NOTICED = 40.0
 """Seconds after which the node controller says NotReady."""
 EVICTS = 300.0
 HEARTBEAT = 30.0
-ROOM = {"cpu": "64", "pods": "110"}
+ROOM = {
+    "cpu": "64",
+    "memory": "1Ti",
+    "ephemeral-storage": "1Ti",
+    "pods": "110",
+    "devices.kubevirt.io/kvm": "1k",
+    "devices.kubevirt.io/tun": "1k",
+    "devices.kubevirt.io/vhost-net": "1k",
+}
 """What a node has of what pods ask for beside devices."""
 
 

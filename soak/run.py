@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from soak import calm
+from soak import answering, asking, calm
 from soak.events import EVENTS
 from soak.judge import Judge
 from soak.leading import Leaders
@@ -34,7 +34,7 @@ class Run:
         self.judge = Judge(self.site)
         self.leaders = Leaders(self.site)
         self.done = Outcome(tally=self.site.tally)
-        self._own = self.leaders.steps()
+        self._own = self.leaders.steps() | answering.steps(self.leaders)
 
     async def all(self, steps: Sequence[Step], *, settle: bool = True) -> Outcome:
         """Run the steps, then let everything settle; ends at the first thing that is wrong."""
@@ -64,8 +64,11 @@ class Run:
             EVENTS[step.name][0](self.site)
         elif step.name == "pass":
             _, wrong = await calm.one_pass(self.leaders, self.judge)
+        elif step.name == "answers":
+            wrong = await calm.one_answer(self.leaders, self.judge)
         elif step.name == "calm":
             wrong = await calm.look(self.leaders, self.judge)
         else:
             wrong = await self._own[step.name]()
+        wrong += await asking.get_on(self.site)
         return wrong + self.judge.look()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gpu import keys
-from gpu.config import Config, Guard, Pace, RunningGuests, UsageRecordMonitor
+from gpu.config import Binding, Config, Guard, Pace, RunningGuests, UsageRecordMonitor
 from gpu.objects import kinds
 from gpu.objects.meta import ObjectKey
 from gpu.settings import RawNames
@@ -19,6 +19,7 @@ from soak.leader import Hold, Leader, Skewed
 from soak.line import Line
 from soak.machines import Guest, Machine
 from soak.watch import Watch
+from soak.webhooks import Webhooks
 from tests.binder import raws
 from tests.fakes.clock import FakeClock
 
@@ -26,7 +27,16 @@ Raw = dict[str, Any]
 RESOURCES = ("nvidia.com/A", "nvidia.com/B", "amd.com/C", "intel.com/D")
 SKEWS = 5.0
 """Seconds by which the clock of a leader's machine is at most wrong."""
+AMPLE, SCARCE = (1, 2, 4, 8, 8), (1, 1, 2, 2, 4)
+"""Units of a resource on a node; few where two passes are to reach for the same ones."""
+ASKS = 0.35
+"""Share of clusters with `binding: request`."""
 TENANTS = ("tenant-root", "tenant-a", "tenant-b", "tenant-a-x", "tenant-c")
+
+
+def asks(seed: str) -> bool:
+    """Say whether starts ask the leader first on the cluster of a seed (`binding: request`)."""
+    return random.Random(f"{seed}/binding").random() < ASKS
 
 
 @dataclass
@@ -83,6 +93,7 @@ class Site:
     """Tenants may ask for a resource by its name."""
     acknowledged: float = -1e9
     """When losses were last acknowledged."""
+    webhooks: Webhooks = field(init=False)
 
     def __post_init__(self) -> None:
         self.api.now = self.now
@@ -102,7 +113,12 @@ class Site:
         self.raw = random.Random(f"{self.seed}/raw").random() < 0.4
         if self.raw:
             self.config = replace(self.config, raw_names=RawNames.ALLOWED)
+        if asks(self.seed):
+            self.config = replace(self.config, binding=Binding.REQUEST)
         self._furnish(rng)
+        self.webhooks = Webhooks(
+            self.api, self.clock, self.config, Watch(self.api), tally=self.tally
+        )
 
     # Reading.
 
@@ -156,6 +172,7 @@ class Site:
             name: str(units) for name, units in machine.units.items()
         }
         raw["status"]["conditions"][0]["lastTransitionTime"] = self.now()
+        raw["metadata"]["labels"] = {"kubevirt.io/schedulable": "true"}
         self.api.put(kinds.NODES, raw)
         if self.api.find(kinds.GPU_NODES, ObjectKey("", machine.name)) is None:
             self.api.put(kinds.GPU_NODES, raws.an_inventory(machine.name))
@@ -203,7 +220,7 @@ class Site:
             self.add_class("c9", self.resources[0])
         for index in range(self.shape.nodes):
             units = {
-                name: rng.choice((1, 2, 4, 8, 8))
+                name: rng.choice(SCARCE if asks(self.seed) else AMPLE)
                 for name in self.resources
                 if rng.random() < 0.7 or index == 0
             }

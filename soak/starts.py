@@ -70,6 +70,8 @@ def _fitting(site: Site, vmi: Raw, pod: Raw, in_use: Counter[Place]) -> Iterator
         return
     for node in site.api.all(kinds.NODES):
         name = node["metadata"]["name"]
+        if virt.pinned_to(pod) not in {"", name}:
+            continue  # the VMI was admitted with that pin
         takes = all(finish.takes(node, offer) for offer in (*offers, pod))
         if not takes or _is_refused(site, claims, name):
             continue
@@ -125,7 +127,8 @@ def _whole(site: Site, vmi: Raw, pod: Raw) -> list[Raw] | None:
         if name in held and attached.get("admission") != held[name]:
             return None
     names = {claim["spec"]["className"] for claim in made}
-    return [*claims, *made] if names <= units.keys() else None
+    whole = {claim["metadata"]["uid"]: claim for claim in (*claims, *made)}
+    return list(whole.values()) if names <= units.keys() else None
 
 
 def _is_of(claim: Raw, vmi: Raw) -> bool:

@@ -3,7 +3,9 @@
 import random
 from dataclasses import dataclass
 
+from soak import answering
 from soak.events import EVENTS
+from soak.site import asks
 
 LEADERS = {
     "pass": 20.0,
@@ -20,6 +22,7 @@ LEADERS = {
 }
 """Steps of the leaders and their weights, beside those of the world."""
 _WEIGHTS = {name: weight for name, (_, weight) in EVENTS.items()} | LEADERS
+_ASKING = _WEIGHTS | answering.STEPS
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,5 +36,6 @@ class Step:
 def drawn(seed: str, count: int) -> list[Step]:
     """Return the steps of a run."""
     rng = random.Random(f"{seed}/steps")
-    names = rng.choices(list(_WEIGHTS), list(_WEIGHTS.values()), k=count)
+    weights = _ASKING if asks(seed) else _WEIGHTS
+    names = rng.choices(list(weights), list(weights.values()), k=count)
     return [Step(name, f"{seed}/{index}") for index, name in enumerate(names)]

@@ -3,8 +3,10 @@
 from typing import Any
 
 from gpu import keys
+from gpu.config import Binding
 from gpu.objects import kinds, kubevirt
 from gpu.objects.meta import ObjectKey
+from soak import asking
 from soak.site import Raw, Site
 
 MOST_VMS = 8
@@ -36,6 +38,9 @@ def start(site: Site) -> None:
     """A VM is started: the webhook attaches its claims, and mostly the VMI comes."""
     vm = site.pick(it for it in site.api.all(kinds.VMS) if _may_start(site, it))
     if vm is None:
+        return
+    if site.config.binding is Binding.REQUEST:
+        asking.begin(site, vm)
         return
     tenant, name = vm["metadata"]["namespace"], vm["metadata"]["name"]
     admissions = {}
@@ -131,6 +136,8 @@ def _resolved(site: Site, vm: Raw) -> list[Raw]:
 
 def _may_start(site: Site, vm: Raw) -> bool:
     """Say whether the webhook lets it start: its claims and classes are there and nobody's."""
+    if site.config.binding is Binding.REQUEST:
+        return asking.may_start(site, vm)
     tenant, name = vm["metadata"]["namespace"], vm["metadata"]["name"]
     claims = [site.claim(tenant, one) for one in _named(vm, tenant)]
     offers = {it["metadata"]["name"]: it for it in site.api.all(kinds.GPU_CLASSES)}

@@ -4,8 +4,9 @@ import sys
 
 import pytest
 
+from gpu.admission import requested
 from gpu.binder.phases import gates, release
-from soak import campaign, failures, loops, shrink, steps
+from soak import campaign, failures, loops, shrink, site, steps
 from soak.failures import Failure
 from soak.run import Run
 from soak.steps import Step
@@ -44,13 +45,16 @@ def test_nothing_goes_wrong_in_a_few_steps(seed, tmp_path):
     assert (saved, totals.steps) == ([], FEW)
 
 
-def test_a_seed_gives_the_same_run_each_time():
+@pytest.mark.parametrize("is_asked", [True, False], ids=["starts ask", "starts wait"])
+def test_a_seed_gives_the_same_run_each_time(is_asked):
+    seed = next(seed for seed in map(str, range(99)) if site.asks(seed) is is_asked)
+
     def end(seed):
         run = Run(seed)
         done = loops.run(run.all(steps.drawn(seed, 120)))
         return done.passes, done.writes, done.tally, run.site.claims()
 
-    assert end("same") == end("same")
+    assert end(seed) == end(seed)
 
 
 @pytest.mark.long
@@ -71,6 +75,17 @@ def test_a_binder_that_lets_nobody_through_is_found_out(monkeypatch):
     monkeypatch.setattr(gates, "_in_turn", lambda _scene, _found: ())
     failure = found_in("shut", 20)
     assert shrink.sort_of(failure.wrong) == "left at the gate"
+    monkeypatch.undo()
+    assert shrink.replay(failure.seed, failure.steps).wrong == []
+
+
+@pytest.mark.long
+@pytest.mark.timeout(60)
+def test_a_webhook_that_lets_in_what_nobody_granted_is_found_out(monkeypatch):
+    held = lambda found, _request: next((it.node for _, it in found if it and it.node), None)  # noqa: E731
+    monkeypatch.setattr(requested, "answer", held)
+    failure = found_in("open", 30)
+    assert shrink.sort_of(failure.wrong) == "admitted in part"
     monkeypatch.undo()
     assert shrink.replay(failure.seed, failure.steps).wrong == []
 
