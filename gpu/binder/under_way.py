@@ -152,7 +152,10 @@ class Run:
         now = self.passes.clock.monotonic()
         for set_id in done.complete:
             self.passes.quarantine.accept(set_id)
-        self.answers += _answers(wanted, done.complete)
+        answered = _answers(wanted, done.complete)
+        self.answers += answered
+        # While a set asks, phases before this one leave it alone: it is theirs again.
+        self.again |= bool(answered)
         for item in done.failed:
             if item.is_refused:
                 self.passes.quarantine.refuse(item.set_id, now, judged=item.is_judged)

@@ -262,3 +262,19 @@ async def test_cancelled_it_leaves_nothing_behind():
     line.stuck = lambda _: False
     await rig.until_still()
     assert (result(rig, "t"), rig.placed()) == ("Succeeded", {"tenant-a/t": "n1"})
+
+
+async def test_a_full_pass_that_has_answered_is_followed_by_another():
+    """What a refused set suffers from is told once it asks no more: that is the business of an earlier phase."""
+    torn = [
+        asking.claim(name, node, asks=["a", "b"], since=NOW, count=3)
+        for name, node in (("a", "n1"), ("b", "n2"))
+    ]
+    rig, _ = a_rig(*torn, nodes={"n1": 4, "n2": 4})
+    rig.window.show()
+    report = await rig.passes.once()
+    assert result(rig, "a") == result(rig, "b") == "Refused"
+    assert report.again
+    rig.window.show()
+    report = await rig.passes.once(forced=False)
+    assert (report.written["Degrade"], report.again) == (2, False)
