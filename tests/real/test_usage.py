@@ -49,10 +49,15 @@ async def recorded(site, tenant, *names, monitor: str | None = None):
 
 
 async def kept(site) -> tuple[str, str]:
-    """RecordsKept of GPUBinder: status and reason."""
-    binder = await site.admin.get(kinds.GPU_BINDERS, keys.BINDER_NAME)
-    found = {item["type"]: item for item in binder["status"].get("conditions", [])}
-    return found["RecordsKept"]["status"], found["RecordsKept"]["reason"]
+    """RecordsKept of GPUBinder: status and reason; the end of a leader's first pass says it."""
+
+    async def said():
+        binder = await site.admin.get(kinds.GPU_BINDERS, keys.BINDER_NAME)
+        found = {item["type"]: item for item in binder["status"].get("conditions", [])}
+        return found.get("RecordsKept")
+
+    condition = await sites.until(said, 15, "RecordsKept is told")
+    return condition["status"], condition["reason"]
 
 
 class Host:
