@@ -272,16 +272,7 @@ def _booked_twice(plan: _Plan) -> Iterator[Violation]:
     fail: what another set leaves counts as long as the plan is not written.
     """
     cluster = plan.cluster
-    comers: dict[Place, set[ObjectKey | None]] = defaultdict(set)
-    for claim in plan.come:
-        resource = cluster.resource(claim)
-        if claim.node is not None and resource is not None:
-            comers[claim.node, resource].add(vm_of(claim))
-    for pin in plan.pins:
-        pod = cluster.pod(pin.vm.namespace, pin.pod)
-        for resource in pod.requests if pod and pin.node else ():
-            if resource in cluster.counted and pin.node is not None:
-                comers[pin.node, resource].add(pin.vm)
+    comers = _comers(plan)
     asked_before = naive.asked(cluster, comers.keys())
     pods = naive.asked(plan.seated, comers.keys())
     before = naive.held(cluster, {}, comers.keys())
@@ -292,15 +283,56 @@ def _booked_twice(plan: _Plan) -> Iterator[Violation]:
             after[claim.node, resource][vm_of(claim)] += claim.count
     for place in sorted(comers):
         asked, held = pods[place], after[place]
-        adds = None in comers[place] or any(
-            _in_use(vm, held, asked) > _in_use(vm, before[place], asked_before[place])
-            for vm in comers[place]
-        )
+        had = {vm: _in_use(vm, before[place], asked_before[place]) for vm in comers[place]}
+        more = {vm for vm in comers[place] if vm is None or _in_use(vm, held, asked) > had[vm]}
         used = sum(_in_use(vm, held, asked) for vm in held.keys() | asked.keys())
         node, resource = place
-        if adds and used > (fits := naive.serves(cluster, node, resource)):
+        if not more or used <= (fits := naive.serves(cluster, node, resource)):
+            continue
+        if any(
+            vm is None or _in_use(vm, held, asked) > _of_gone_pods(cluster, place, vm)
+            for vm in more
+        ):
             words = f"{used} units of {resource} in use, it has {fits}"
             yield Violation(Rule.BOOKED_TWICE, f"node {node}: {words}")
+
+
+def _comers(plan: _Plan) -> dict[Place, set[ObjectKey | None]]:
+    """Return who takes units where by the plan; None is a claim that nothing uses."""
+    cluster = plan.cluster
+    comers: dict[Place, set[ObjectKey | None]] = defaultdict(set)
+    for claim in plan.come:
+        resource = cluster.resource(claim)
+        if claim.node is not None and resource is not None:
+            comers[claim.node, resource].add(vm_of(claim))
+    for pin in plan.pins:
+        pod = cluster.pod(pin.vm.namespace, pin.pod)
+        for resource in pod.requests if pod and pin.node else ():
+            if resource in cluster.counted and pin.node is not None:
+                comers[pin.node, resource].add(pin.vm)
+    return comers
+
+
+def _of_gone_pods(cluster: Cluster, place: Place, vm: ObjectKey) -> int:
+    """Return what a VM has in use on a place by a pod that is gone and not known to have ended: all of its claims.
+
+    Claims that follow it there take nothing that it has not already.
+    """
+    node, resource = place
+    there = cluster.found.in_namespace.get(vm.namespace, {}).values()
+    own = [
+        (claim, claim.attached_to.pods)
+        for claim in there
+        if claim.attached_to and vm_of(claim) == vm
+    ]
+    noted = [pod for _, pods in own for pod in pods]
+    ended = {pod.uid for pod in noted if pod.ended}
+    is_there = any(
+        pod.node == node and pod.uid not in ended and cluster.pod(vm.namespace, pod.uid) is None
+        for pod in noted
+    )
+    units = (claim.count for claim, _ in own if cluster.resource(claim) == resource)
+    return sum(units) if is_there else 0
 
 
 def _in_use(vm: ObjectKey | None, held: Amounts, asked: Amounts) -> int:

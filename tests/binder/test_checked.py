@@ -234,3 +234,29 @@ async def test_only_placements_are_explained_when_they_are_refused(change):
     rig.cluster.refuse(lambda write: bool(write.subresource), no)
     report = await rig.once()
     assert [item.change for item in report.failed] == [change.__name__]
+
+
+async def test_a_migration_is_followed_where_its_pod_is_gone_and_only_noted():
+    """Somebody forced the target's object away, on a node that its units overdraw: they are in use there already."""
+    used = raws.attached(
+        "vm", uid="vmi-1", admission="a", pods={"src": "n1", "tgt": "n2"}, ended=["src"]
+    )
+    rig = a_rig(
+        raws.a_claim("held", count=2, meta=OURS, status=raws.bound("n2")),
+        raws.a_claim("x", meta=OURS, status=raws.bound() | used),
+    )
+    rig.store(
+        nodes=[raws.a_node("n2", units=2)],
+        vmis=[
+            raws.a_vmi(
+                node="n2",
+                pods={"src": "n1", "tgt": "n2"},
+                admissions={"x": "a"},
+                migration={"targetNode": "n2", "completed": True},
+            )
+        ],
+        pods=[raws.a_pod("src", phase="Succeeded")],
+    )
+    report = await rig.passes.once()
+    assert report.plan_problem == ""
+    assert rig.placed()["tenant-a/x"] == "n2"
