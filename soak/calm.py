@@ -52,7 +52,11 @@ async def one_answer(leaders: Leaders, judge: Judge) -> list[str]:
     wrong += requests.answered(site, stood)
     if leader.config.enabled and not leader.passes.quarantine.count(leader.clock.monotonic()):
         wrong += requests.unanswered(site, due)
-    return wrong if report.skipped else wrong + closely.look(site, judge, before, report)
+    return (
+        wrong
+        if report.skipped
+        else wrong + closely.look(site, judge, before, report, is_full=False)
+    )
 
 
 async def look(leaders: Leaders, judge: Judge) -> list[str]:

@@ -20,8 +20,10 @@ _LOSSES = {"NodeGone", "NodeNotReady"}
 _WINDOW = 600.0 - 2 * SKEWS
 
 
-def look(site: Site, judge: Judge, before: Stands, report: PassReport) -> list[str]:
-    """Judge what a pass changed; `before` is how claims stood when it began."""
+def look(
+    site: Site, judge: Judge, before: Stands, report: PassReport, *, is_full: bool = True
+) -> list[str]:
+    """Judge what a pass changed; `before` is how claims stood when it began. Not full: it only answered."""
     now = judge.stands
     bound = {
         uid: stand
@@ -33,7 +35,9 @@ def look(site: Site, judge: Judge, before: Stands, report: PassReport) -> list[s
     wrong += _pins(site, judge) + _loose(site, judge)
     wrong += _sent_back(judge, before)
     if not report.failed and not report.quarantined:
-        wrong += _lost_first(site, judge, bound, before)
+        found = _lost_first(site, judge, bound, before)
+        # What is Lost has its turn in a full pass: till then its room is kept.
+        wrong += found if is_full or not _has_room(site, judge) else []
     return wrong + _guard(site, judge)
 
 
@@ -181,6 +185,20 @@ def _lost_first(site: Site, judge: Judge, bound: Stands, before: Stands) -> list
         if finish.takes(node, offer) and serves - in_use[stand.node, resource] >= lost[0].units:
             return [f"an order before a Lost set: {stand.name} before {lost[0].name}"]
     return []
+
+
+def _has_room(site: Site, judge: Judge) -> bool:
+    """Say whether some node still has room for the only Lost set."""
+    in_use = judge.in_use(judge.stands, whole=True)
+    found = (stand for stand in judge.stands.values() if stand.phase == "Lost")
+    lost = next(stand for stand in found if not _is_deleted(site, stand))
+    offer = site.api.find(kinds.GPU_CLASSES, ObjectKey("", lost.class_name))
+    resource = judge.resources[lost.class_name]
+    return offer is not None and any(
+        finish.takes(node, offer)
+        and _serves(site, node, resource) - in_use[node["metadata"]["name"], resource] >= lost.units
+        for node in site.api.all(kinds.NODES)
+    )
 
 
 def _serves(site: Site, node: Raw, resource: str) -> int:

@@ -7,9 +7,10 @@ import pytest
 
 from gpu import keys
 from gpu.cluster import errors
+from gpu.binder.report import PassReport
 from gpu.config import Binding
 from gpu.objects import kinds, kubevirt
-from soak import asking, requests
+from soak import asking, closely, requests
 from soak.line import Fault, Line
 from soak.site import Site, asks
 from soak.webhooks import Admitted
@@ -210,6 +211,24 @@ def test_an_answer_places_whole_sets_and_nothing_else(site, places, result, seen
 
         site.api.edit(kinds.GPU_CLAIMS, site.claim(TENANT, name), change)
     assert sorts(requests.answered(site, stood)) == seen
+
+
+@pytest.mark.parametrize("is_full", [True, False], ids=["a full pass", "an answer"])
+@pytest.mark.parametrize("spare", [0, 1])
+def test_an_answer_leaves_room_for_what_is_lost_and_a_full_pass_binds_it(
+    site, judge, is_full, spare
+):
+    a_held(site, raws.bound("n0") | {"phase": "Lost"}, "lost")
+    for name, machine in site.machines.items():
+        units = machine.units.get(site.resources[0], 0) - (1 + spare if name == "n0" else 0)
+        if units:
+            a_held(site, raws.bound(name), f"all-{name}", units)
+    judge.look()
+    before = dict(judge.stands)
+    a_held(site, raws.bound("n0"))
+    assert judge.look() == []
+    found = sorts(closely.look(site, judge, before, PassReport(), is_full=is_full))
+    assert found == (["an order before a Lost set"] if is_full or not spare else [])
 
 
 # Left behind.
