@@ -37,7 +37,8 @@ def look(
     if not report.failed and not report.quarantined:
         found = _lost_first(site, judge, bound, before)
         # What is Lost has its turn in a full pass: till then its room is kept.
-        wrong += found if is_full or not _has_room(site, judge) else []
+        is_kept = found and not is_full and _has_room(site, judge)
+        wrong += [] if is_kept else found
     return wrong + _guard(site, judge)
 
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from gpu import keys
-from gpu.cluster import errors
 from gpu.binder.report import PassReport
+from gpu.cluster import errors
 from gpu.config import Binding
 from gpu.objects import kinds, kubevirt
 from soak import asking, closely, requests
