@@ -14,7 +14,6 @@ from apiserver.facade import headers
 from apiserver.facade.host import BROKEN, Host
 from apiserver.wire import status
 
-_BODILESS: Final = frozenset({204, 304})
 _REFUSED: Final = 400
 
 log = structlog.get_logger(__name__)
@@ -46,9 +45,6 @@ async def unless_away(
                 reason=answer.reason,
                 headers=headers.back(answer.headers.items()),
             )
-            has_length = "Content-Length" in answer.headers
-            if not has_length and request.method != "HEAD" and answer.status not in _BODILESS:
-                response.enable_chunked_encoding()
             await response.prepare(request)
             async for chunk in answer.content.iter_any():
                 await response.write(chunk)

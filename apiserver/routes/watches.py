@@ -64,7 +64,6 @@ async def stream(
     served = services.metrics.served
     clock = asyncio.get_running_loop().time
     response = web.StreamResponse(headers={"Content-Type": framer.view.media})
-    response.enable_chunked_encoding()
     labels = middleware.request_labels(request, request[appkeys.ATTRIBUTES])
     about = (resource.group, resource.version, resource.plural)
     counters = (served.watch_events.labels(*about), served.watch_event_sizes.labels(*about))

@@ -114,6 +114,19 @@ async def test_one_that_is_expected_to_go_on_is_answered(listener):
     writer.close()
 
 
+@pytest.mark.parametrize("version", [" HTTP/1.0", ""], ids=["1.0", "0.9"])
+async def test_a_watch_over_an_older_http_is_not_chunked_and_ends_its_connection(listener, version):
+    projecting = asyncio.ensure_future(listener.face.projection.run())
+    reader, writer = await listener.opened()
+    writer.write(f"GET {ROOT}/words?watch=1&timeoutSeconds=1{version}\r\n{HOST}\r\n".encode())
+    head, _, rest = (await reader.read()).partition(b"\r\n\r\n")
+    assert head.split(b" ")[1] == b"200"
+    assert b"chunked" not in head
+    assert [json.loads(line)["type"] for line in rest.splitlines()] == ["ADDED"]
+    writer.close()
+    projecting.cancel()
+
+
 async def test_a_client_that_is_still_sending_reads_its_answer(listener):
     reader, writer = await listener.opened()
     writer.write(b"BREW / HTTP/1.1\r\n")

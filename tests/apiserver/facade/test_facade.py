@@ -181,6 +181,16 @@ async def test_a_watch_that_ends_ends_and_one_that_breaks_off_breaks_off(site):
         await broken.read()
 
 
+async def test_a_watch_of_the_hosts_over_an_older_http_ends_its_connection(site):
+    server = site.client.server
+    reader, writer = await asyncio.open_connection(server.host, server.port)
+    writer.write(f"GET {SECRETS}?watch=true&timeoutSeconds=0 HTTP/1.0\r\n\r\n".encode())
+    head, _, rest = (await reader.read()).partition(b"\r\n\r\n")
+    assert head.split(b" ")[1] == b"200"
+    assert json.loads(rest)["type"] == "ADDED"
+    writer.close()
+
+
 async def test_a_watch_of_options_tells_what_both_have_and_then_of_ours(site):
     query = "watch=true&timeoutSeconds=1&resourceVersionMatch=NotOlderThan&sendInitialEvents=true"
     _, text = await site.text(f"{TENANT}/options?{query}&allowWatchBookmarks=true")
