@@ -147,10 +147,10 @@ def asks(cpu):
 async def test_a_vm_is_pinned_to_the_one_node_that_takes_all_of_it(site):
     await site.nodes.set_allocatable("gpu-1", {"cpu": 8})
     there = {"kubernetes.io/hostname": "gpu-2"}
-    await site.make("big", [], domain=guest(unit(), **asks("12")))
-    await site.make("there", [unit()], nodeSelector=there)
     await site.hold("c", "h100", 1)
     assert await site.bound(ACME, "c") == "gpu-1"
+    await site.make("big", [], domain=guest(unit(), **asks("12")))
+    await site.make("there", [unit()], nodeSelector=there)
     await site.make("moved", [], domain=guest(held("c"), **asks("12")))
     for name in ("big", "there", "moved"):
         assert (await site.runs(name))["status"]["nodeName"] == "gpu-2"
