@@ -8,7 +8,7 @@ from typing import Final
 
 from gpu import keys, settings
 from gpu.errors import SettingsError
-from gpu.model import advance, snapshot
+from gpu.model import advance, fit, promises, snapshot, storage
 from gpu.model.given import Objects
 from gpu.model.snapshot import Snapshot
 from gpu.objects.binders import GPUBinder
@@ -118,6 +118,19 @@ class World:
         """Return the snapshot if it is made, else the older one it would be made of, if any."""
         found: Snapshot | None = self.__dict__.get("snapshot", self.__dict__.get("_before"))
         return found
+
+    def fit_facts(self, seen: Snapshot) -> fit.Facts:
+        """Return what nodes, pods and volumes say of where a launcher fits, as a snapshot has claims."""
+        return fit.facts(
+            nodes=seen.nodes,
+            pods=self.pods,
+            namespaces=self.namespaces,
+            storage=storage.of(
+                self.volume_claims, self.volumes, self.storage_classes, self.csi_nodes
+            ),
+            elsewhere=seen.resources,
+            promised=promises.unbound(seen),
+        )
 
     def claims_in(self, namespace: str) -> tuple[GPUClaim, ...]:
         """Return the claims of one namespace without a look at any other; all are in key order."""

@@ -11,9 +11,8 @@ from apiserver.wire.items import Row
 from apiserver.wire.table import Column
 from apiserver.wire.values import Json
 from gpu import keys
-from gpu.model import explain, explain_starts, fit, gate_reasons, lasting, storage, waiters, ways
+from gpu.model import explain, explain_starts, gate_reasons, lasting, waiters, ways
 from gpu.model.explain import Explanation
-from gpu.model.fit import Facts
 from gpu.objects.kinds import GPU_CLAIMS, VMIS
 from gpu.units import TenantName
 from gpu.world import World
@@ -35,22 +34,9 @@ def rows(world: World, namespace: str) -> tuple[Row, ...]:
     unreadable = bool(world.unreadable_claims)
     claims = explain.explanations(snapshot, tenant, unreadable=unreadable)
     starts = explain_starts.explanations(
-        snapshot, tenant, lambda: _facts(world), unreadable=unreadable
+        snapshot, tenant, lambda: world.fit_facts(world.snapshot), unreadable=unreadable
     )
     return tuple(_row(one) for one in (*claims, *starts))
-
-
-def _facts(world: World) -> Facts:
-    snapshot = world.snapshot
-    return fit.facts(
-        nodes=snapshot.nodes,
-        pods=world.pods,
-        namespaces=world.namespaces,
-        storage=storage.of(
-            world.volume_claims, world.volumes, world.storage_classes, world.csi_nodes
-        ),
-        elsewhere=snapshot.resources,
-    )
 
 
 def name_of(found: Explanation) -> str:

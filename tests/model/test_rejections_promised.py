@@ -8,7 +8,7 @@ from gpu.model import demotions, fit, promises
 from gpu.model.demotions import Demotions
 from gpu.model.misfits import Cause
 from gpu.model.rejections import Why
-from tests.builders import START, a_claim, a_vmi, attachment
+from tests.builders import START, a_claim, a_vmi, a_world, attachment
 from tests.model.test_rejections import VM, a_scene, launcher, look, refused, stuck
 from tests.starting import a_launcher, a_machine, a_starting_vmi
 
@@ -90,6 +90,16 @@ def test_one_that_has_no_node_yet_takes_cpu_where_its_vmi_was_promised(uid):
     pod = on_its_way()
     misfit = cpu_left(a_scene(pod, claims=[promised(uid=uid)]), pod)
     assert (misfit.cause, misfit.what, misfit.free) == (Cause.AMOUNT, "cpu", 7000)
+
+
+def test_whoever_asks_a_world_where_a_launcher_fits_counts_it():
+    """The gate, starts that ask first and explanations: what they say must not differ."""
+    pod, machine = on_its_way(), a_machine(amounts={"cpu": "8"})
+    vmi = a_starting_vmi("vm", active={pod.meta.uid: ""}, uid=UID)
+    world = a_world(nodes=[machine], pods=[pod], claims=[promised()], vmis=[vmi])
+    whole = fit.asked(a_launcher("next", units=0, requests={"cpu": "8"}))
+    misfit = fit.why_not(whole, machine, world.fit_facts(world.snapshot))
+    assert (misfit.cause, misfit.free) == (Cause.AMOUNT, 7000)
 
 
 @pytest.mark.parametrize("claim", OTHERS)

@@ -21,12 +21,10 @@ from gpu.model import (
     coverage,
     fit,
     guests,
-    promises,
     reach,
     refusals,
     seats,
     starts,
-    storage,
     template_units,
 )
 from gpu.model.ahead import Ahead
@@ -86,19 +84,7 @@ def _gate(scene: Scene, found: tuple[Start, ...], waiting: dict[str, Waits]) -> 
         reaches=reaches,
         ahead=Ahead(scene.draft, reaches, own | scene.skip),
         waiting=waiting,
-        facts=fit.facts(
-            nodes=scene.draft.snapshot.nodes,
-            pods=scene.world.pods,
-            namespaces=scene.world.namespaces,
-            storage=storage.of(
-                scene.world.volume_claims,
-                scene.world.volumes,
-                scene.world.storage_classes,
-                scene.world.csi_nodes,
-            ),
-            elsewhere=scene.draft.snapshot.resources,
-            promised=promises.unbound(scene.draft.snapshot),
-        ),
+        facts=scene.world.fit_facts(scene.draft.snapshot),
     )
 
 

@@ -19,9 +19,7 @@ from gpu.model import (
     fit,
     foreseen,
     gate_reasons,
-    promises,
     reach,
-    storage,
 )
 from gpu.model.ahead import Ahead
 from gpu.model.answers import Case, Granted, Refused
@@ -71,16 +69,7 @@ def _facts(scene: Scene, found: Iterable[Case]) -> Facts:
     world, snapshot = scene.world, scene.draft.snapshot
     if not any(case.asked.request.launcher for case in found):
         return fit.facts(nodes=snapshot.nodes, pods=())
-    return fit.facts(
-        nodes=snapshot.nodes,
-        pods=world.pods,
-        namespaces=world.namespaces,
-        storage=storage.of(
-            world.volume_claims, world.volumes, world.storage_classes, world.csi_nodes
-        ),
-        elsewhere=snapshot.resources,
-        promised=promises.unbound(snapshot),
-    )
+    return world.fit_facts(snapshot)
 
 
 def _answer(scene: Scene, case: Case, turn: _Turn) -> Iterator[Change]:
