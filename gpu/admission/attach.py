@@ -19,7 +19,7 @@ from gpu.admission.review import Denied, Review
 from gpu.admission.vmis import Plan
 from gpu.config import Config
 from gpu.errors import DecodeError
-from gpu.model import attaching, resolving, spent, start_refusals
+from gpu.model import attaching, coverage, resolving, spent, start_refusals
 from gpu.model.resolving import Objection
 from gpu.objects import claims, kubevirt
 from gpu.objects.claims import Attachment, BindRequest, BindResult, GPUClaim
@@ -154,7 +154,7 @@ class Attachments:
         before, mine = claim.attached_to, attempt.mine
         if before is None or before.uid or (before.vmi != attempt.asked.name):
             return attempt.admission
-        if mine is not None and attaching.is_user(claim, mine):
+        if mine is not None and coverage.is_user(claim, mine):
             return attempt.admission
         return before.admission or attempt.admission
 

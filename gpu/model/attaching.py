@@ -18,7 +18,7 @@ from gpu.objects.kinds import VMIS
 from gpu.objects.kubevirt import VMI
 from gpu.objects.meta import ObjectKey
 from gpu.objects.pods import LAUNCHER_LABEL, LAUNCHER_VALUE, Pod
-from gpu.units import ClaimName, NodeName
+from gpu.units import NodeName
 
 MOST_PODS: Final = 256
 """As the CRD has it."""
@@ -43,28 +43,11 @@ def use(claim: GPUClaim, vmi: VMI | None, now: datetime, grace: float) -> Use:
     attachment = claim.attached_to
     if attachment is None:
         return Use.OVER
-    if vmi is not None and is_user(claim, vmi):
+    if vmi is not None and coverage.is_user(claim, vmi):
         return Use.OVER if vmi.meta.deleting or vmi.ended else Use.LIVES
     since = attachment.since or meta.EPOCH
     may_come = not attachment.uid and now - since < timedelta(seconds=grace)
     return Use.STARTING if may_come else Use.OVER
-
-
-def is_user(claim: GPUClaim, vmi: VMI) -> bool:
-    """Say whether a VMI of the attachment's name is the one that uses the claim.
-
-    It is the one whose uid was adopted or that carries its id; a VMI of the same name that carries
-    neither is another start. An attachment without an id is nobody's in particular: while it has no
-    uid, any VMI of the name may use the claim.
-    """
-    attachment = claim.attached_to
-    if attachment is None:
-        return False
-    if attachment.uid and vmi.meta.uid == attachment.uid:
-        return True
-    if not attachment.admission:
-        return not attachment.uid
-    return vmi.admissions.get(ClaimName(claim.meta.name)) == attachment.admission
 
 
 def left_behind(claim: GPUClaim, vmi: VMI | None) -> tuple[AttachedPod, ...]:
@@ -75,7 +58,7 @@ def left_behind(claim: GPUClaim, vmi: VMI | None) -> tuple[AttachedPod, ...]:
     attachment = claim.attached_to
     if attachment is None:
         return ()
-    user = vmi if vmi is not None and is_user(claim, vmi) else None
+    user = vmi if vmi is not None and coverage.is_user(claim, vmi) else None
     listed = user.active_pods if user else {}
     pods = (
         replace(pod, node=pod.node or listed.get(pod.uid, pod.node))

@@ -12,11 +12,11 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 
 from gpu import keys
 from gpu.model.ledger import Holder
-from gpu.objects.claims import GPUClaim, Phase
+from gpu.objects.claims import Attachment, GPUClaim, Phase
 from gpu.objects.kubevirt import VM, VMI
 from gpu.objects.meta import ObjectKey
 from gpu.objects.pods import Pod
-from gpu.units import ClassName, NodeName, ResourceName, TenantName, Units
+from gpu.units import ClaimName, ClassName, NodeName, ResourceName, TenantName, Units
 
 Sums = dict[tuple[Holder, ResourceName], int]
 TakenOver = dict[tuple[str, str], Sums]
@@ -28,6 +28,23 @@ def holder_of(claim: GPUClaim) -> Holder | None:
     if claim.attached_to is None:
         return None
     return Holder(claim.meta.namespace, claim.attached_to.vmi)
+
+
+def is_user(claim: GPUClaim, vmi: VMI) -> bool:
+    """Say whether a VMI of the attachment's name is the one that uses the claim.
+
+    It is the one whose uid was adopted or that carries its id; a VMI of the same name that carries
+    neither is another start. An attachment without an id is nobody's in particular: while it has no
+    uid, any VMI of the name may use the claim.
+    """
+    attachment = claim.attached_to
+    if attachment is None:
+        return False
+    if attachment.uid and vmi.meta.uid == attachment.uid:
+        return True
+    if not attachment.admission:
+        return not attachment.uid
+    return vmi.admissions.get(ClaimName(claim.meta.name)) == attachment.admission
 
 
 def node_held(claim: GPUClaim) -> NodeName | None:
@@ -113,12 +130,14 @@ def unseen(
     attached: Iterable[GPUClaim],
     resources: Mapping[ClassName, ResourceName],
     there: Container[tuple[str, str]],
+    vmis: Mapping[ObjectKey, VMI],
 ) -> Iterator[tuple[NodeName, ResourceName, Units, Holder]]:
     """Yield what pods may use whose object is gone and of which nobody knows that they ended.
 
-    A pod that a claim has recorded asks for all that its VM's claims hold. Where those are still
-    held there this adds nothing; where they moved on or were Lost, it stands for the guest that
-    may run on. `there` are pods by namespace and uid.
+    A pod that a claim has recorded, or that its VMI lists on a node, asks for all that its VM's claims
+    hold. Where those are still held there this adds nothing; where they moved on or were Lost, it
+    stands for the guest that may run on. One that is listed is to be recorded by the very next pass,
+    which must not give its units away meanwhile. `there` are pods by namespace and uid.
     """
     wanted: dict[Holder, dict[ResourceName, int]] = {}
     open_pods: dict[tuple[Holder, str, NodeName], None] = {}
@@ -131,15 +150,27 @@ def unseen(
         if resource is not None:
             units = wanted.setdefault(vm, {})
             units[resource] = units.get(resource, 0) + claim.count
-        for pod in claim.attached_to.pods:
-            if pod.ended:
-                ended.add((vm, pod.uid))
-            elif pod.node and (claim.meta.namespace, pod.uid) not in there:
-                open_pods[vm, pod.uid, pod.node] = None
+        for uid, node in _pods_of(claim, claim.attached_to, vmis.get(vm)):
+            if node is None:
+                ended.add((vm, uid))
+            elif node and (claim.meta.namespace, uid) not in there:
+                open_pods[vm, uid, node] = None
     for vm, uid, node in open_pods:
         if (vm, uid) not in ended:
             for resource, amount in wanted.get(vm, {}).items():
                 yield node, resource, Units(amount), vm
+
+
+def _pods_of(
+    claim: GPUClaim, attachment: Attachment, vmi: VMI | None
+) -> Iterator[tuple[str, NodeName | None]]:
+    """Yield uid and node of each pod a claim has recorded or its VMI lists; None is one that ended."""
+    recorded = {pod.uid: None if pod.ended else pod.node for pod in attachment.pods}
+    yield from recorded.items()
+    if vmi is not None and is_user(claim, vmi):
+        for uid, node in vmi.active_pods.items():
+            if uid not in recorded:
+                yield uid, node
 
 
 def raw_units(

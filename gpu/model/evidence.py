@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from gpu.config import Grace
-from gpu.model import attaching, bind_requests
+from gpu.model import attaching, bind_requests, coverage
 from gpu.model.sightings import Sightings
 from gpu.model.signs import Found, Lack, Missing, Proof, Sign
 from gpu.model.snapshot import Snapshot
@@ -165,9 +165,9 @@ _RANK: Final = {lack: rank for rank, lack in enumerate(Lack)}
 
 
 def vmi_of(snapshot: Snapshot, claim: GPUClaim) -> VMI | None:
-    """Return the VMI that uses the claim, as `attaching.is_user` has it."""
+    """Return the VMI that uses the claim, as `coverage.is_user` has it."""
     vmi = snapshot.vmis.get(_key(claim)) if claim.attached_to else None
-    return vmi if vmi is not None and attaching.is_user(claim, vmi) else None
+    return vmi if vmi is not None and coverage.is_user(claim, vmi) else None
 
 
 def may_come(looking: Witness, attachment: Attachment) -> bool:

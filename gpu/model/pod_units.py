@@ -96,7 +96,7 @@ def _summed(pods: Mapping[PodId, Pod], wanting: Mapping[PodId, Pod], known: Know
         if node is not None:
             for one, part in coverage.shares(pod, resource, units, vm, taken):
                 occupied[node, resource, one] = occupied.get((node, resource, one), 0) + part
-    for node, resource, units, vm in coverage.unseen(known.attached, made_of, pods):
+    for node, resource, units, vm in coverage.unseen(known.attached, made_of, pods, known.vmis):
         where = (node, resource, vm)
         occupied[where] = occupied.get(where, 0) + units
     covered = booking.covered(known.attached, known.classes) if wanted else {}

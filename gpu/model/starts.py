@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from gpu import keys
-from gpu.model import attaching, gate_reasons, guests, refusals, sets
+from gpu.model import coverage, gate_reasons, guests, refusals, sets
 from gpu.model.gate_reasons import GateReason
 from gpu.model.sets import ClaimSet
 from gpu.model.snapshot import Age, Draft
@@ -253,7 +253,7 @@ def _is_its_own(claim: GPUClaim, vmi: VMI) -> bool:
         return False
     if found.uid:
         return found.uid == vmi.meta.uid
-    return bool(found.admission) and attaching.is_user(claim, vmi)
+    return bool(found.admission) and coverage.is_user(claim, vmi)
 
 
 def _templates(

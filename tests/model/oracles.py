@@ -67,16 +67,33 @@ def holder_of(claim):
 
 
 def unseen(objects, holder, node_name):
-    """Pods of a VM recorded on the node, gone, and not known to have ended: they may run on."""
-    records = [
-        pod
+    """Pods of a VM noted or listed on the node, gone, and not known to have ended: they may run on."""
+    users = [
+        claim
         for claim in objects["claims"]
         if claim.attached_to is not None and holder_of(claim) == holder
-        for pod in claim.attached_to.pods
     ]
+    records = [pod for claim in users for pod in claim.attached_to.pods]
     ended = {pod.uid for pod in records if pod.ended}
     there = {pod.meta.uid for pod in objects["pods"] if pod.meta.namespace == holder[0]}
-    return {pod.uid for pod in records if pod.node == node_name} - ended - there
+    found = {pod.uid for pod in records if pod.node == node_name}
+    for claim in users:
+        noted = {pod.uid for pod in claim.attached_to.pods}
+        for uid, node in listed(objects, claim).items():
+            if node == node_name and uid not in noted:
+                found.add(uid)
+    return found - ended - there
+
+
+def listed(objects, claim):
+    """Pods that the VMI lists which uses a claim."""
+    name, uid, mark = claim.meta.name, claim.attached_to.uid, claim.attached_to.admission
+    for vmi in objects["vmis"]:
+        if (vmi.meta.namespace, vmi.meta.name) == holder_of(claim) and (
+            vmi.meta.uid == uid or (vmi.admissions.get(name) == mark if mark else not uid)
+        ):
+            return vmi.active_pods
+    return {}
 
 
 def in_use(objects, claims, node_name, resource):

@@ -61,6 +61,35 @@ def test_a_pod_that_nobody_saw_end_keeps_what_it_had(claims, wanted):
     assert free(*claims) == wanted
 
 
+LISTED = {"p": "n1", "q": "n2"}
+RUNS = a_claim(on="n1", count=3, attached=USED)
+
+
+@pytest.mark.parametrize(
+    ("vmi", "claim", "wanted"),
+    [
+        pytest.param({"uid": "vmi-1"}, RUNS, {"n1": 5, "n2": 5}, id="a target that nobody noted"),
+        pytest.param({"uid": "vmi-2"}, RUNS, {"n1": 5, "n2": 8}, id="another start of the name"),
+        pytest.param(
+            {"uid": "vmi-1"},
+            a_claim(
+                on="n1",
+                count=3,
+                attached=attachment("vm", uid="vmi-1", pods=LISTED, ended=["q"]),
+            ),
+            {"n1": 5, "n2": 8},
+            id="noted as ended, and listed still",
+        ),
+        pytest.param(
+            {"uid": "vmi-1", "active": {"q": ""}}, RUNS, {"n1": 5, "n2": 8}, id="on no node yet"
+        ),
+    ],
+)
+def test_a_pod_that_its_vmi_lists_and_that_is_gone_counts_before_it_is_noted(vmi, claim, wanted):
+    listing = a_vmi(**{"active": LISTED} | vmi)
+    assert free(claim, vmis=[listing]) == wanted
+
+
 def test_one_that_is_there_counts_by_what_it_asks_for():
     claim = a_claim(lost="n1", count=3, attached=USED)
     assert free(claim, pods=[a_pod(uid="p", on="n1", units=2)]) == {"n1": 6, "n2": 8}
