@@ -145,6 +145,15 @@ class Site:
             raise errors.from_answer(answer.status, answer.body, None)
         return dict(json.loads(answer.body))
 
+    async def shown(self, tenant: str, *classes: str) -> None:
+        """Wait until the aggregated API shows a tenant, and its offers of these classes."""
+
+        async def there() -> bool:
+            offers = (await self.served(tenant, "gpuoffers"))["items"]
+            return set(classes) <= {offer["metadata"]["name"] for offer in offers}
+
+        await until(there, 15.0, f"offers {classes} shown to {tenant}")
+
     async def ready(self, identity: str) -> bool:
         """Ask a replica itself whether it is ready."""
         replica = self.product.replicas[identity]

@@ -37,6 +37,7 @@ async def site(binaries_built, tmp_path_factory):
         await opened.offer("h100")
         for name in TENANTS:
             await opened.tenant(name)
+            await opened.shown(name, "h100")
         yield opened
 
 

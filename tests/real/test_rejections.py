@@ -71,6 +71,16 @@ async def noted(stage, claim, *nodes):
     await sites.until(so, LATE, f"{claim} notes {nodes}")
 
 
+async def ended(stage, claim, vm):
+    """Wait until a claim notes that its one launcher, once at n1, has ended."""
+    noted_pod = {"uid": vm.pod_uid, "node": "n1", "ended": True}
+
+    async def so():
+        return (await stage.status(claim))["attachedTo"].get("pods") == [noted_pod]
+
+    await sites.until(so, LATE, f"{claim} notes the end of {vm.pod}")
+
+
 async def detached(stage, claim):
     """Wait until it is stored that the guest is over: a leader that comes later has not seen its end."""
 
@@ -138,8 +148,7 @@ async def test_a_launcher_that_is_not_bound_in_time_is_deleted_and_its_set_goes_
     await noted(stage, "a", "n1")
     await deleted(stage, vm)
     assert "had no room for the launcher in time" in await stage.told(vm, "LauncherUnschedulable")
-    used = (await stage.status("a"))["attachedTo"]["pods"]
-    assert used == [{"uid": vm.pod_uid, "node": "n1", "ended": True}]
+    await ended(stage, "a", vm)
     await stage.report(vm, "Failed")
     await swept(stage, vm)
     again = await stage.start("late", held=("a",), asks=1)

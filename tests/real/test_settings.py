@@ -19,6 +19,7 @@ async def site(binaries_built, tmp_path_factory):
         await opened.node("gpu-1", 8)
         await opened.offer("h100")
         await opened.tenant("tenant-a")
+        await opened.shown("tenant-a", "h100")
         yield opened
 
 

@@ -174,8 +174,21 @@ class VmSite(sites.Site):
         return [it for it in found.items if label in (it["metadata"].get("labels") or {})]
 
     async def hold(self, name: str, class_name: str, count: int, tenant: str = ACME) -> str:
-        """Order a claim as a person of the tenant; return the node it is held on."""
-        await self.order(tenant, name, class_name, count)
+        """Order a claim as a person of the tenant, again while units are free soon; return its node.
+
+        What a guest gives back is free once its pod is seen to end, and by the replica that is asked.
+        """
+
+        async def taken() -> bool:
+            try:
+                await self.order(tenant, name, class_name, count)
+            except api.Forbidden as refusal:
+                if "free to order" in refusal.message:
+                    return False
+                raise
+            return True
+
+        await sites.until(taken, LATE, f"{count} of {class_name} free to order")
         return await self.bound(tenant, name)
 
     async def give_back(self, name: str, tenant: str = ACME) -> None:
