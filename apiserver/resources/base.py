@@ -8,7 +8,7 @@ from typing import Final
 from apiserver.identity import User
 from apiserver.wire.items import Row, Type
 from apiserver.wire.table import Column
-from apiserver.wire.values import Json, JsonObject
+from apiserver.wire.values import Json, JsonObject, Scalar
 from gpu import keys
 from gpu.model.premises import NOTHING, Premises
 from gpu.objects.tenants import Namespace
@@ -29,6 +29,8 @@ class Said:
     members: JsonObject
     rests_on: Premises = NOTHING
     """What has to be current for a no to stand."""
+    cells: tuple[Scalar, ...] = ()
+    """The values of the resource's Table columns after the name."""
 
 
 Answers = Callable[[World, str, JsonObject, User], Said]
@@ -88,3 +90,9 @@ def namespace(world: World, name: str) -> Namespace | None:
 def filled(members: Mapping[str, Json]) -> JsonObject:
     """Leave out what is absent or an empty text; zero stays."""
     return {key: value for key, value in members.items() if value is not None and value != ""}
+
+
+def text(members: JsonObject, name: str) -> str:
+    """Return a text of an object, empty where there is none: a Table's cell."""
+    found = members.get(name)
+    return found if isinstance(found, str) else ""

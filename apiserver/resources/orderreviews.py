@@ -6,6 +6,7 @@ from typing import Final
 from apiserver.identity import User
 from apiserver.resources import base
 from apiserver.resources.base import Said
+from apiserver.wire.table import Column
 from apiserver.wire.values import Json, JsonObject
 from gpu.admission import orders
 from gpu.model import counteroffers, premises, refusals
@@ -31,7 +32,9 @@ def answer(world: World, namespace: str, body: JsonObject, user: User) -> Said:
     order = counteroffers.of_claim(world.snapshot, claim)
     judged = counteroffers.judge(world.snapshot, order)
     rests_on = premises.least(judged.refusals, world.snapshot)
-    return Said({"spec": _spec(claim), "status": _status(order, judged)}, rests_on)
+    said = _status(order, judged)
+    cells = (judged.is_accepted, judged.most, base.text(said, "message"))
+    return Said({"spec": _spec(claim), "status": said}, rests_on, cells)
 
 
 def _spec(claim: GPUClaim) -> Mapping[str, Json]:
@@ -66,5 +69,10 @@ ORDER_REVIEWS: Final = base.Resource(
     kind="OrderReview",
     description="Questions whether an order would be accepted.",
     verbs=base.ASK,
+    columns=(
+        Column(name="Allowed", type="boolean", description="Whether it would be accepted now."),
+        Column(name="Most accepted", type="integer", description="Units that would be."),
+        Column(name="Why", description="What speaks against it."),
+    ),
     answer=answer,
 )

@@ -6,6 +6,7 @@ from typing import Final
 from apiserver.identity import User
 from apiserver.resources import base
 from apiserver.resources.base import Said
+from apiserver.wire.table import Column
 from apiserver.wire.values import Json, JsonObject
 from gpu import keys
 from gpu.admission import tenants
@@ -35,10 +36,13 @@ def answer(world: World, namespace: str, body: JsonObject, user: User) -> Said:
         why = f"Forbidden: namespace {namespace} belongs to no tenant, which could have children"
         none = Cause("metadata.namespace", "FieldValueForbidden", why)
         refused: JsonObject = {"allowed": False, "causes": [none.document()], "warnings": []}
-        return Said({**asked, "status": refused})
+        return Said({**asked, "status": refused}, cells=(False, none.message))
     child = tenant_of_release(namespace, f"{keys.TENANT_NAMESPACE_PREFIX}{name or _NEW}")
     ruling = _judged(world, child, quotas)
-    return Said({**asked, "status": _status(ruling)}, premises.of_grant(ruling.objections))
+    said = _status(ruling)
+    why = "; ".join(tenants.cause(QUOTAS, one).message for one in ruling.objections)
+    rests_on = premises.of_grant(ruling.objections)
+    return Said({**asked, "status": said}, rests_on, (not ruling.objections, why))
 
 
 def _judged(world: World, child: TenantName, quotas: Mapping[str, object]) -> Ruling:
@@ -66,5 +70,9 @@ QUOTA_REVIEWS: Final = base.Resource(
     kind="QuotaReview",
     description="Questions whether a child tenant would be granted these GPU quotas.",
     verbs=base.ASK,
+    columns=(
+        Column(name="Allowed", type="boolean", description="Whether all would be granted."),
+        Column(name="Why", description="What speaks against it, of each key."),
+    ),
     answer=answer,
 )

@@ -8,6 +8,7 @@ from apiserver.resources import base
 from apiserver.resources.base import Said
 from apiserver.wire import status
 from apiserver.wire.status import Cause, StatusError
+from apiserver.wire.table import Column
 from apiserver.wire.values import Json, JsonObject
 from gpu.config import Config
 from gpu.model import quota_keys, tenancy, what_if, what_if_budgets
@@ -39,7 +40,10 @@ def answer(config: Config, world: World, body: JsonObject) -> Said:
     (name,) = asked
     about = Circumstances(guard=config.guard, running=config.running_guests, binders=world.binders)
     change = spec.child(name)
-    return Said({"spec": {name: dict(change.raw)}, "status": CHANGES[name](world, about, change)})
+    found = CHANGES[name](world, about, change)
+    spoken: JsonObject = {name: dict(change.raw)}
+    cells = (base.text(found, "message"),)
+    return Said({"spec": spoken, "status": found}, cells=cells)
 
 
 def _set_budget(world: World, about: Circumstances, asked: Fields) -> JsonObject:
@@ -187,6 +191,7 @@ def resource(config: Config) -> base.Resource:
         namespaced=False,
         description="Questions what one change would come to: a budget, a class, a node.",
         verbs=base.ASK,
+        columns=(Column(name="Tells", description="What it comes to, in words."),),
         answer=of,
     )
 

@@ -14,7 +14,7 @@ from apiserver.wire.items import Item, Key
 from apiserver.wire.listing import ANY_VERSION, Page
 from apiserver.wire.negotiate import YAML, Subject, View
 from apiserver.wire.options import EXACT, Options
-from apiserver.wire.status import BadRequest, Expired
+from apiserver.wire.status import Expired
 
 
 async def serve(request: web.Request) -> web.StreamResponse:
@@ -57,9 +57,7 @@ def _is_one(about: Attributes, request: web.Request) -> bool:
 async def get(request: web.Request, resource: Resource, about: Attributes) -> web.StreamResponse:
     """Answer one object. Raises NotFound."""
     view = negotiate.choose(request.headers.get("Accept"), Subject.OBJECT)
-    include = request.query.get("includeObject", "") or "Metadata"
-    if include not in options.INCLUDE:
-        raise BadRequest(f'unrecognized includeObject value: "{include}"')
+    include = options.parse_include(request.query.get("includeObject", ""))
     projection = request.app[appkeys.SERVICES].projection
     version = options.parse_version(request.query.get("resourceVersion", ""))
     feed, state, _ = await projection.read(resource, about.namespace, at_least=version)

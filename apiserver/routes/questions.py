@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
 
@@ -14,8 +15,9 @@ from apiserver.identity import NOBODY, User
 from apiserver.resources import base
 from apiserver.resources.base import Answers, Resource, Said
 from apiserver.routes import answers
-from apiserver.wire import bodies, decoding, negotiate, status, warnings
-from apiserver.wire.negotiate import Subject
+from apiserver.wire import bodies, decoding, items, negotiate, options, status, table, warnings
+from apiserver.wire.items import Item, Row
+from apiserver.wire.negotiate import Form, Subject, View
 from apiserver.wire.status import Unavailable
 from apiserver.wire.values import Json, JsonObject
 from gpu.model.premises import Premises, of_object
@@ -24,6 +26,8 @@ from gpu.world import World
 from openapi import document
 
 _CREATED: Final = 201
+_NEVER: Final = datetime.fromtimestamp(0, UTC)
+"""Stands where an object has the time of its creation: an answer tells of none."""
 _MUCH: Final = 16 * 1024
 """Bytes of a body from which on it is read in a thread."""
 
@@ -65,14 +69,16 @@ async def serve(request: web.Request, resource: Resource, answer: Answers) -> we
     if request.method != "POST" or about.name or (resource.namespaced and not about.namespace):
         raise status.method_not_allowed(["POST"])
     media = decoding.media(request.headers.get("Content-Type"))
-    view = negotiate.choose(request.headers.get("Accept"), Subject.OTHER)
+    view = negotiate.choose(request.headers.get("Accept"), Subject.OBJECT)
+    include = options.parse_include(request.query.get("includeObject", ""))
     bodies.require_dry_run(request.query.get("dryRun"))
     sent = await request.read()
     judged = partial(_judged, request, resource, sent, media)
     # Reading much takes long, and nobody else is answered while the loop reads.
     found, texts = await asyncio.to_thread(judged) if len(sent) > _MUCH else judged()
     said = await _answered(request, answer, about.namespace, found)
-    response = answers.document(request, _document(resource, about.namespace, found, said), view)
+    item = _item(about.namespace, found, said)
+    response = answers.document(request, _shown(resource, item, view, include), view)
     response.set_status(_CREATED)
     for line in warnings.lines(texts):
         response.headers.add("Warning", line)
@@ -102,7 +108,7 @@ def _judged(
 
 async def _answered(
     request: web.Request, answer: Answers, namespace: str, found: JsonObject
-) -> JsonObject:
+) -> Said:
     views = request.app[appkeys.SERVICES].views
     if views is None:
         raise Unavailable("GPUs are switched off on this cluster: nothing can be ordered")
@@ -112,7 +118,7 @@ async def _answered(
     said = await views.ask(question, rests_on=lambda said: _rests_on(said, absent))
     if said is None:
         raise status.no_such_object("", "namespaces", namespace)
-    return said.members
+    return said
 
 
 def _put(
@@ -129,15 +135,33 @@ def _rests_on(said: Said | None, absent: Premises) -> Premises:
     return absent if said is None else said.rests_on
 
 
-def _document(
-    resource: Resource, namespace: str, found: JsonObject, said: JsonObject
-) -> JsonObject:
-    """Return the object: what was asked under the name it was given, if any, and what is said of it."""
+def _item(namespace: str, found: JsonObject, said: Said) -> Item:
+    """Return what is said under the name that the question was given, if any; it is of no version."""
     given = found.get("metadata")
+    name = given.get("name") if isinstance(given, Mapping) else None
     meta: dict[str, Json] = {}
-    if isinstance(given, Mapping) and isinstance(given.get("name"), str):
-        meta["name"] = given["name"]
+    if isinstance(name, str):
+        meta["name"] = name
     if namespace:
         meta["namespace"] = namespace
-    kind = resource.type
-    return {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": meta, **said}
+    row = Row(
+        namespace=namespace,
+        name=name if isinstance(name, str) else "",
+        uid="",
+        created=_NEVER,
+        body=said.members,
+        cells=said.cells,
+        given=meta,
+    )
+    return Item(row, 0)
+
+
+def _shown(resource: Resource, item: Item, view: View, include: str) -> JsonObject:
+    """Return an answer in the form that is asked for, as a CRD's object that was created."""
+    match view.form:
+        case Form.TABLE:
+            return table.table(resource.type, resource.columns, (item,), view, include)
+        case Form.PARTIAL:
+            return items.partial(view.version, item)
+        case _:
+            return items.document(resource.type, item)

@@ -11,7 +11,7 @@ from apiserver.wire.status import BadRequest, Cause
 
 EXACT: Final = "Exact"
 NOT_OLDER_THAN: Final = "NotOlderThan"
-INCLUDE: Final = frozenset({"", "None", "Metadata", "Object"})
+_INCLUDE: Final = frozenset({"", "None", "Metadata", "Object"})
 
 _MOST_DIGITS: Final = 39  # of a 128-bit number
 _DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
@@ -53,9 +53,7 @@ def parse(query: Mapping[str, str]) -> Options:
 
     Raises BadRequest for what cannot be read, Invalid for a combination that makes no sense.
     """
-    include = query.get("includeObject", "")
-    if include not in INCLUDE:
-        raise BadRequest(f'unrecognized includeObject value: "{include}"')
+    include = parse_include(query.get("includeObject", ""))
     initial = query.get("sendInitialEvents")
     options = Options(
         selector=selectors.parse(query.get("labelSelector", ""), query.get("fieldSelector", "")),
@@ -67,7 +65,7 @@ def parse(query: Mapping[str, str]) -> Options:
         bookmarks=is_true(query.get("allowWatchBookmarks")),
         initial_events=None if initial is None else is_true(initial),
         timeout=_whole(query.get("timeoutSeconds", "")),
-        include=include or "Metadata",
+        include=include,
     )
     causes = _watch_causes(options) if options.watch else _list_causes(options)
     if causes:
@@ -145,3 +143,10 @@ def _watch_causes(options: Options) -> list[Cause]:
     if options.match:
         causes.append(_unsupported(options.match, NOT_OLDER_THAN))
     return causes
+
+
+def parse_include(text: str) -> str:
+    """Return what of its object a Table's row carries. Raises BadRequest for an unknown word."""
+    if text not in _INCLUDE:
+        raise BadRequest(f'unrecognized includeObject value: "{text}"')
+    return text or "Metadata"

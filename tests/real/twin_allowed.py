@@ -53,7 +53,7 @@ ALLOWED: Final[dict[str, str]] = {
     "ask a count of null | causes": "a CRD takes null out and then misses it",
     "ask a name of capitals | status": "a name of what is not stored is only repeated",
     "ask as protobuf | status": "a CRD's connection is cut; 415 says why",
-    "ask, answered as application/json;as=* | status": "nothing is printed of an answer; kubectl then asks for JSON",
+    "ask, answered as application/json;as=* | shape": ASKED,
     "ask, answered as application/vnd.kubernetes.protobuf | kind": NO_PROTOBUF,
     "ask in none | status": "405 as built-in kinds; a CRD has no such path",
     "ask of one | status": "405: a CRD lets a create name its object twice",
