@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from gpu.model import booking, tenancy, what_if
+from gpu.model import booking, settling, tenancy, what_if
 from gpu.model.drain_plan import Circumstances
+from gpu.model.settling import Why
 from gpu.model.snapshot import Memo, Snapshot
 from gpu.model.tenancy import Tree
-from gpu.model.what_if import Answer, Fate, Why
+from gpu.model.what_if import Answer, Fate
 from gpu.objects.claims import GPUClaim
 from gpu.objects.meta import ObjectKey
 from gpu.objects.tenants import Declared
@@ -67,9 +68,7 @@ def with_tree(snapshot: Snapshot, tree: Tree) -> Snapshot:
 
 
 def _bound(snapshot: Snapshot, about: Circumstances) -> Mapping[ObjectKey, NodeName]:
-    draft = snapshot.draft()
-    what_if.leave(draft, about)
-    return what_if.bound(draft)
+    return settling.settle(snapshot.draft(), about).bound
 
 
 def _declaring(tree: Tree, tenant: TenantName, key: QuotaKey, to: Units | None) -> Tree:

@@ -3,12 +3,12 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gpu import keys
 from gpu.config import RunningGuests
-from gpu.model import what_if, what_if_budgets
+from gpu.model import settling, what_if, what_if_budgets
 from gpu.model.drain_plan import Circumstances
 from gpu.objects import kinds
 from gpu.objects.meta import ObjectKey
@@ -21,6 +21,18 @@ pytestmark = pytest.mark.long  # whole passes over random clusters
 
 quick = sampling.examples(25)
 TOTAL = QuotaKey(keys.QUOTA_TOTAL)
+AN_ORDER_THAT_COMES_BEFORE_A_START_ENDS = drains.Cluster(
+    spare=(2, 1, 1),
+    cordoned=(False, False, True),
+    sets=(
+        ("n1", "off", 1, 1, "h100"),
+        ("n1", "off", 1, 1, "h100"),
+        ("n3", "starting", 1, 2, "h100"),
+        ("n3", "starting", 1, 2, "h100"),
+    ),
+    orders=(2,),
+)
+"""It is bound while the starts on n3 are ended; these choose their nodes beside it."""
 
 
 async def at_rest(cluster, **config):
@@ -59,6 +71,7 @@ async def test_a_lost_node_comes_to_what_was_told(cluster, running):
 
 @quick
 @given(drains.clusters(st.just(1000)), st.integers(1, 2))
+@example(AN_ORDER_THAT_COMES_BEFORE_A_START_ENDS, 1)
 async def test_nodes_that_are_added_let_in_what_was_told(cluster, count):
     rig, world, about = await at_rest(cluster)
     before = rig.placed()
@@ -69,8 +82,8 @@ async def test_nodes_that_are_added_let_in_what_was_told(cluster, count):
         rig.cluster.put(kinds.NODES, fresh)
     await rig.until_still()
     await drains.end(rig, *drains.ending(cluster))
-    left = what_if.leave(world.snapshot.draft(), about)
-    anyway = {str(c.key) for one in left if one.why in what_if.GOES for c in one.claims}
+    left = settling.settle(world.snapshot.draft(), about).left.values()
+    anyway = {str(c.key) for one in left if one.why in settling.GOES for c in one.claims}
     placed = rig.placed().items()
     new = {key: node for key, node in placed if before.get(key) != node and key not in anyway}
     assert new == {str(one.claim.key): one.to for one in (*told.let_in, *told.movable)}

@@ -4,9 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu.config import Guard
-from gpu.model import what_if, what_if_budgets
+from gpu.model import settling, what_if, what_if_budgets
 from gpu.model.drain_plan import Circumstances
-from gpu.model.what_if import Why
+from gpu.model.settling import Why
 from gpu.units import QuotaKey, TenantName, Units
 from tests import sampling, strategies
 from tests.builders import a_claim, a_class, a_node, a_release, a_snapshot
@@ -67,7 +67,7 @@ def test_another_budget_gives_what_a_cluster_that_declares_it_has(objects, tenan
     made = what_if_budgets.with_tree(snapshot, whole.tree)
     used = {charge: units for charge, units in whole.ledger.used_units.items() if units}
     assert {charge: units for charge, units in made.ledger.used_units.items() if units} == used
-    assert what_if.bound(made.draft()) == what_if.bound(whole.draft())
+    assert settling.settle(made.draft(), WIDE) == settling.settle(whole.draft(), WIDE)
 
 
 @few
