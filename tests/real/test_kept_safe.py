@@ -1,4 +1,4 @@
-"""The API answers in time whatever goes on beside it: orders, webhooks, a slow API server, no reviews."""
+"""The API answers in time whatever goes on beside it: orders, webhooks, a slow API server, no reviews, a lost right."""
 
 import asyncio
 import contextlib
@@ -33,25 +33,36 @@ SLOW = 1.0
 """Seconds that each answer of the slow kube-apiserver takes."""
 REVIEWS = 10.0
 """Seconds that an access review may take before the request fails closed."""
+FAILING = 5.5
+"""Seconds after which a replica that can read nothing is not ready."""
 WEBHOOKS = 500
 ORDERS = 100
 NUMBERS = itertools.count()
 
 
 class Line:
-    """The product's line to kube-apiserver: how slow it is, and whether reviews get through."""
+    """The product's line to kube-apiserver: how slow it is, whether reviews get through, its watches."""
 
     def __init__(self):
         self.slow = 0.0
         self.reviews = asyncio.Event()
         self.reviews.set()
+        self.watches = []
 
     async def before(self, request):
         """Hold a request back."""
         if "accessreviews" in request.path:
             await self.reviews.wait()
-        if "watch=" not in request.query_string:
+        if "watch=" in request.query_string:
+            self.watches.append(request)
+        else:
             await asyncio.sleep(self.slow)
+
+    def cut_watches(self, plural):
+        """Break off every watch of a kind: it is begun anew, as whoever its client is by then."""
+        for request in self.watches:
+            if request.path.endswith(f"/{plural}") and request.transport is not None:
+                request.transport.abort()
 
 
 class Safe:
@@ -251,6 +262,97 @@ async def test_a_namespace_deletes_while_the_api_server_is_slow_for_us(safe):
         await sites.until(lambda: gone(safe.site, "while-slow"), 20, "the namespace gone")
     finally:
         safe.line.slow = 0.0
+
+
+async def test_while_one_kind_cannot_be_read(safe):
+    """Its list fails for long; the API serves on, as last known, and the whole cluster is none the worse."""
+    site = safe.site
+    before = await offered(safe)
+    watching = asyncio.ensure_future(first_added(safe, before["metadata"]["resourceVersion"]))
+    rules = await give(site, without="gpuclasses")
+    try:
+        safe.line.cut_watches("gpuclasses")
+        await sites.until(
+            lambda: is_unreadable(safe, "GPUClass"), 10, "GPUClass told as unreadable"
+        )
+        since = time.monotonic()
+        await site.offer("a100")
+        await site.admin.create(kinds.NAMESPACES, {"metadata": {"name": "while-unreadable"}})
+        await site.admin.delete(kinds.NAMESPACES, "while-unreadable")
+        await sites.until(lambda: gone(site, "while-unreadable"), 20, "the namespace gone")
+        await asyncio.sleep(max(0.0, since + FAILING - time.monotonic()))
+        assert (await offered(safe))["items"] == before["items"]
+        newer = (await site.admin.get(kinds.GPU_CLASSES, "a100"))["metadata"]["resourceVersion"]
+        answer = await site.admin.raw("GET", f"{offers_of(TENANT)}?resourceVersion={newer}")
+        assert (answer.status, json.loads(answer.body)["reason"]) == (504, "Timeout")
+        assert is_in_time(found := await safe.measured(1)), found
+        assert await safe.is_available()
+        assert not watching.done()
+    finally:
+        await site.admin.patch(kinds.CLUSTER_ROLES, chart.RELEASE, {"rules": rules})
+    assert await asyncio.wait_for(watching, 15) == ("ADDED", "a100")
+    names = [item["metadata"]["name"] for item in (await offered(safe))["items"]]
+    assert names == ["a100", "h100"]
+
+    async def readable():
+        return not await is_unreadable(safe, "GPUClass")
+
+    await sites.until(readable, 10, "no kind told as unreadable")
+
+
+def offers_of(tenant):
+    return f"{sites.CATALOG}/namespaces/{tenant}/gpuoffers"
+
+
+async def offered(safe):
+    answer = await safe.site.admin.raw("GET", offers_of(TENANT))
+    assert answer.status == 200, answer.body
+    return json.loads(answer.body)
+
+
+async def first_added(safe, version):
+    """Watch a tenant's offers; the first event that comes."""
+    query = f"watch=true&resourceVersion={version}&timeoutSeconds=60"
+    pki = safe.site.cp.pki
+    tls = ssl.create_default_context(cafile=str(pki.serving_ca.crt))
+    pair = pki.pair("admin")
+    tls.load_cert_chain(pair.crt, pair.key)
+    url = f"{safe.site.cp.server}{offers_of(TENANT)}?{query}"
+    async with safe.session.get(url, ssl=tls) as answer:
+        event = json.loads(await answer.content.readline())
+    return event["type"], event["object"]["metadata"]["name"]
+
+
+async def give(site, *, without):
+    """Take the right to a kind from the product; what its rules were, once it has it no more."""
+    role = await site.admin.get(kinds.CLUSTER_ROLES, chart.RELEASE)
+    rules = [
+        {**rule, "resources": [one for one in rule["resources"] if one != without]}
+        for rule in role["rules"]
+        if rule.get("resources") != [without]
+    ]
+    await site.admin.patch(kinds.CLUSTER_ROLES, chart.RELEASE, {"rules": rules})
+    user = f"system:serviceaccount:{chart.NAMESPACE}:{chart.SERVICE_ACCOUNT}"
+    asked = {"verb": "list", "group": kinds.GPU_CLASSES.group, "resource": without}
+
+    async def refused():
+        return not await sites.allowed(site.admin, user, (), asked)
+
+    await sites.until(refused, 10, f"the product may list no {without}")
+    return role["rules"]
+
+
+async def is_unreadable(safe, kind):
+    """Tell whether the replica's metrics say that it cannot read a kind."""
+    pki = safe.site.cp.pki
+    pair = pki.pair("admin")
+    tls = ssl.create_default_context(cafile=str(pki.ext_ca.crt))
+    tls.load_cert_chain(pair.crt, pair.key)
+    url = f"{safe.site.product.replicas['replica-1'].url}/metrics"
+    async with safe.session.get(url, ssl=tls) as answer:
+        text = await answer.text()
+        assert answer.status == 200, text
+    return f'cozystack_gpu_unreadable_kinds{{kind="{kind}"}} 1.0' in text
 
 
 async def gone(site, name):
