@@ -363,11 +363,11 @@ async def gone(site, name):
 
 
 @pytest.mark.timeout(300)
-async def test_namespaces_come_and_go_beside_a_replica_that_restarts_or_hangs(
+async def test_nobody_is_the_worse_for_one_of_two_that_restarts_hangs_or_leaves(
     binaries_built, tmp_path
 ):
     """Two replicas need addresses that are not loopback: a network namespace of the story's own."""
     if reason := isolated.unavailable():
         pytest.skip(reason)
     said = await isolated.told("tests/real/two_replicas_story.py", tmp_path / "story")
-    assert "3 passed" in said, said
+    assert "4 passed" in said, said

@@ -1,9 +1,12 @@
-"""The story of test_kept_safe.py: namespaces come and go while one of two replicas restarts or hangs."""
+"""The story of test_kept_safe.py: one of two replicas restarts, hangs or leaves, and nobody is the worse for it."""
 
 import asyncio
 import contextlib
+import json
+import ssl
 import time
 
+import aiohttp
 import pytest
 import pytest_asyncio
 
@@ -15,6 +18,9 @@ from tests.real import site as sites
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 SECOND = "replica-2"
+DELAY = 2.0
+"""Seconds from red readiness to the closing of the listener."""
+READERS, WATCHERS = 6, 4
 SECONDS = 20.0
 """The namespace controller itself waits 5 s between its looks."""
 
@@ -91,3 +97,91 @@ async def test_with_one_of_two_that_accepts_and_never_answers(site, noticed):
         site.product.thaw(SECOND)
         await site.product.route(SECOND, ready=True)
     await site.product.available()
+
+
+class Crowd:
+    """Reads and watches a tenant's offers, through kube-apiserver and at one replica."""
+
+    def __init__(self, site, session):
+        pair = site.cp.pki.pair("admin")
+        self.session = session
+        self.tls = {}
+        for base, ca in (
+            (site.cp.server, site.cp.pki.serving_ca),
+            (self.at(site), site.cp.pki.ext_ca),
+        ):
+            self.tls[base] = ssl.create_default_context(cafile=str(ca.crt))
+            self.tls[base].load_cert_chain(pair.crt, pair.key)
+        self.through, self.direct = self.tls
+        self.statuses = []
+
+    @staticmethod
+    def at(site):
+        return site.product.replicas[SECOND].url
+
+    def get(self, base, query="", path=f"{sites.CATALOG}/namespaces/tenant-load/gpuoffers"):
+        return self.session.get(f"{base}{path}{query}", ssl=self.tls[base])
+
+    async def read(self, base, query=""):
+        async with self.get(base, query) as answer:
+            return answer.status, answer.headers.get("Connection"), json.loads(await answer.read())
+
+    async def reads_on(self):
+        while True:
+            self.statuses.append((await self.read(self.through))[0])
+
+    async def watches(self, base):
+        """Watch to the end; an end that is none of HTTP's raises."""
+        async with self.get(base, "?watch=true&timeoutSeconds=300") as answer:
+            return [json.loads(line)["type"] async for line in answer.content]
+
+    async def is_ready(self):
+        async with self.get(self.direct, path="/readyz") as answer:
+            return answer.status == 200
+
+
+async def test_with_one_of_two_that_leaves_under_load(site):
+    """Readiness goes first, what is under way is finished, watches end as they do, and the other takes over."""
+    await site.product.stop(SECOND)
+    await site.product.start(SECOND, flags=(*sites.FAST, f"--shutdown-delay={DELAY}"))
+    await site.tenant("tenant-load")
+    await site.shown("tenant-load", "h100")
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+        crowd = Crowd(site, session)
+        readers = [asyncio.ensure_future(crowd.reads_on()) for _ in range(READERS)]
+        watchers = [asyncio.ensure_future(crowd.watches(crowd.direct)) for _ in range(WATCHERS)]
+        others = [asyncio.ensure_future(crowd.watches(crowd.through)) for _ in range(4 * WATCHERS)]
+        await sites.until(lambda: asyncio.sleep(0, len(crowd.statuses) > READERS), 10, "load")
+        assert await crowd.is_ready()
+        leaving = asyncio.ensure_future(site.product.stop(SECOND))
+
+        async def is_red():
+            return not await crowd.is_ready()
+
+        await sites.until(is_red, DELAY, "readiness red before the listener closes")
+        await site.product.route(SECOND, ready=False)
+        status, connection, body = await crowd.read(crowd.direct)
+        assert (status, connection, len(body["items"])) == (200, "close", 1)
+        await asyncio.sleep(DELAY / 2)
+        # It waits 3 s for a version that never comes: longer than anybody is let in.
+        status, _, body = await crowd.read(crowd.direct, "?resourceVersion=99999999999")
+        assert (status, body["reason"]) == (504, "Timeout")
+        with pytest.raises(aiohttp.ClientConnectorError):
+            await crowd.read(crowd.direct)
+        await asyncio.wait_for(leaving, 10)
+        ends = await asyncio.wait_for(asyncio.gather(*watchers), 10)
+        assert [set(events) for events in ends] == [{"ADDED"}] * WATCHERS
+        before = len(crowd.statuses)
+        await sites.until(lambda: asyncio.sleep(0, len(crowd.statuses) > before + 50), 10, "reads")
+
+        async def ended_through():
+            return [one for one in others if one.done()]
+
+        ended = await sites.until(ended_through, 10, "watches through kube-apiserver at an end")
+        assert [set(one.result()) for one in ended] == [{"ADDED"}] * len(ended)
+        assert 0 < len(ended) < len(others)  # those of the one that left, and no other
+        for task in (*readers, *others):
+            task.cancel()
+        await asyncio.wait([*readers, *others])
+    assert set(crowd.statuses) == {200}
+    assert await site.ready("replica-1")
