@@ -139,6 +139,8 @@ def _api_server(site: Site) -> dict[str, str]:
         "service-cluster-ip-range": "10.96.0.0/16",
         "allow-privileged": "true",
         "authorization-mode": "Node,RBAC",
+        # Off by default; where a hoster has it on, an owner reference takes more rights.
+        "enable-admission-plugins": "OwnerReferencesPermissionEnforcement",
         "anonymous-auth": "true",
         "endpoint-reconciler-type": "none",
         "shutdown-delay-duration": "0s",
