@@ -1,6 +1,7 @@
 """Fit says of each row what the real kube-scheduler does with it: a pod pinned as the leader pins it."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -57,9 +58,23 @@ async def verdict(api: Client, row: Row) -> tuple[bool, bool]:
     about = await facts(api, objects)
     key = await run(api, asked)
     verdict = await sites.until(lambda: judged(api, key, objects), 30, f"{row.id} judged")
+    if row.cause is None and verdict != target:
+        verdict = await looked_again(api, key, objects)
     pod = pods.decode(await api.get(kinds.PODS, key.name, key.namespace))
     ours = fit.why_not(fit.asked(pod), about.nodes[target], about)
     return verdict == target, ours is None
+
+
+async def looked_again(api: Client, key: ObjectKey, objects: dict[str, list[Raw]]) -> str:
+    """Return what is said once the scheduler knows what was made just before: it looks by several watches."""
+
+    async def placed() -> str:
+        said = await judged(api, key, objects)
+        return said if said != "Unschedulable" else ""
+
+    with contextlib.suppress(AssertionError):
+        return str(await sites.until(placed, 15, f"{key} placed"))
+    return "Unschedulable"
 
 
 async def judged(api: Client, key: ObjectKey, objects: dict[str, list[Raw]]) -> str:
