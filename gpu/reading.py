@@ -9,12 +9,13 @@ claim is written to, so that the lost write cannot arrive after that (decision 1
 
 import asyncio
 import bisect
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol, TypeVar, cast
 
 from gpu import outrun, world
 from gpu.errors import DecodeError
+from gpu.model import ordered
 from gpu.model.snapshot import Snapshot
 from gpu.objects import binders, claims, classes, config_maps, nodes, pods, workloads
 from gpu.objects.claims import GPUClaim
@@ -51,8 +52,8 @@ _OWN: Final[Mapping[Kind, tuple[str, Callable[[Raw], HasMeta]]]] = {
 """Kinds the leader writes: the field of World they are in, and how an answer is read."""
 _OUTRUN: Final = frozenset({GPU_CLAIMS, PODS})
 """Kinds whose writes give units out: one that got no answer must not be executed later."""
-
-
+_NEWS: Final = ("claims", "pods", "vmis")
+"""Fields of World whose objects are placed, let through, or free units by their end."""
 _MANY: Final = 16
 """More than one object in so many is ours: one walk finds them sooner than as many searches."""
 
@@ -142,6 +143,24 @@ def overlay(
     for item in added:
         bisect.insort(shown, item, key=_key_of)
     return tuple(shown), needed
+
+
+def _changed(before: Items, shown: Items) -> Iterator[tuple[ObjectKey, HasMeta | None]]:
+    """Yield what is there anew or says something else now, and None for what is no more, by key."""
+    gone, come = ordered.changes(before, shown)
+    left = {item.meta.key: item for item in gone}
+    for item in come:
+        if left.pop(item.meta.key, None) != item:
+            yield item.meta.key, item
+    for key in left:
+        yield key, None
+
+
+def _is_echo(shown: HasMeta | None, own: Own | None) -> bool:
+    """Say whether an object, or None where it is gone, is shown no newer than we know it."""
+    if own is None or shown is None or own.item is None:
+        return own is not None and own.item is None and (shown is None or own.uid == shown.meta.uid)
+    return own.uid == shown.meta.uid and shown.meta.version <= own.version
 
 
 def _places(items: Items, own: Mapping[ObjectKey, Own]) -> dict[ObjectKey, int]:
@@ -282,6 +301,19 @@ class FreshView:
     def claims(self) -> tuple[GPUClaim, ...]:
         """Return the claims as the watch shows them, which may be older than our own writes."""
         return self._reader.items(GPUClaim)
+
+    def has_news(self) -> bool:
+        """Say whether the watch has shown anything to place or let go of since the last World.
+
+        What our own writes have made of an object is none. Costs a walk over kinds that have changed.
+        """
+        return any(
+            not _is_echo(item, self._own.get(name, {}).get(key))
+            for name in _NEWS
+            for key, item in _changed(
+                self._last.items[name], cast("Items", self._reader.items(VIEWS[name]))
+            )
+        )
 
     async def _glance(self) -> _Glance:
         await self.settle()

@@ -118,5 +118,7 @@ class Phase:
     """Runs with the feature off too: a namespace must never hang."""
     after_failed_write: bool = False
     """Runs even when a placement write of this pass failed: it depends on no placement."""
+    may_wait: bool = False
+    """May be put off while there is news: it tells how things stand, and nothing is placed by that."""
     after_refused_plan: bool = False
     """Runs even when a plan of this pass was refused: it tells how things stand, and places nothing."""

@@ -18,6 +18,7 @@ from gpu.binder.budget_news import BudgetNews
 from gpu.binder.changes import Change
 from gpu.binder.course import Course
 from gpu.binder.fence import Deposed
+from gpu.binder.housekeeping import Housekeeping
 from gpu.binder.phase import Phase, Scene
 from gpu.binder.quarantine import Quarantine
 from gpu.binder.replaying import Saves
@@ -63,6 +64,7 @@ class Passes:
     """Has a full pass run: one that only answered starts has written."""
     wake_answers: Callable[[], None] = _nobody
     """Has starts answered that had to wait for a full pass's writes to the same claims."""
+    _housekeeping: Housekeeping = field(default_factory=Housekeeping)
     _ground: Ground = field(default_factory=Ground)
     """The checker's own."""
     _answers_ground: Ground = field(default_factory=Ground)
@@ -248,6 +250,10 @@ class Passes:
             wanted = await self.in_thread(lambda: run.course.plan(phase))
             self.announce(run, wanted)
         return wanted
+
+    def puts_off(self) -> bool:
+        """Say whether records and numbers wait: the watch has shown something since the pass has read."""
+        return self._housekeeping.waits(self.clock.monotonic(), has_news=self.view.has_news())
 
     def announce(self, run: Run, wanted: Iterable[Change]) -> None:
         """Have a pass bear what it is about to write, and every other pass count it."""

@@ -57,6 +57,9 @@ class Among(Protocol):
     async def decide(self, run: "Run", phase: Phase) -> tuple[Change, ...]:
         """Have a pass decide a phase while no other decides, and every other count what it planned."""
 
+    def puts_off(self) -> bool:
+        """Say whether what may wait is put off in this pass; asked once, when it would have its turn."""
+
     def announce(self, run: "Run", wanted: Iterable[Change]) -> None:
         """Have a pass bear what it is about to write, and every other pass count it."""
 
@@ -77,6 +80,8 @@ class Run:
     reading: float
     pending: dict[int, Change] = field(default_factory=dict)
     """Planned and perhaps not stored yet, by identity."""
+    put_off: bool | None = None
+    """Phases that may wait were put off; None before the first of them had its turn."""
     met: bool = False
     """Another pass has planned something meanwhile."""
     answers: Counter[str] = field(default_factory=Counter)
@@ -109,13 +114,22 @@ class Run:
         """Run every phase that is wanted. A pass that crashes is saved."""
         try:
             for phase in self.table:
-                if self.course.wants(phase):
+                if self.course.wants(phase) and not self._puts_off(phase):
                     await self.phase(phase)
         except Deposed:
             raise
         except Exception as error:
             await self.save(began, repr(error))
             raise
+
+    def _puts_off(self, phase: Phase) -> bool:
+        """Say whether a phase is left to a later pass, which then has to come; all that may wait or none."""
+        if not phase.may_wait or self.course.problem:
+            return False
+        if self.put_off is None:
+            self.put_off = self.passes.puts_off()
+            self.again |= self.put_off
+        return self.put_off
 
     async def phase(self, phase: Phase) -> None:
         """Decide a phase, write what it wants, and draw from what came of it."""
@@ -221,10 +235,11 @@ class Run:
         if not passes.saves.wants(problem, passes.clock.monotonic()):
             return
         term = self.writer.fence.term
+        table = [phase for phase in self.table if not (phase.may_wait and self.put_off)]
 
         def write() -> str:
             legs = self.course.legs
-            saved = replaying.of(began, legs, term=term, table=self.table)
+            saved = replaying.of(began, legs, term=term, table=table)
             return str(passes.saves.write(saved))
 
         try:

@@ -1,6 +1,7 @@
 """Full passes and answers at the same time, writes in any order, some lost: no unit is ever given twice."""
 
 import asyncio
+import contextlib
 import random
 from typing import Any
 
@@ -90,8 +91,9 @@ async def test_whatever_comes_in_between_no_unit_is_given_twice(seed):
 
     async def keeps(run: Any) -> None:
         for _ in range(6):
-            report = await run()
-            problems.append(report.plan_problem)
+            with contextlib.suppress(errors.Unreachable):  # nor could be read what was in doubt
+                report = await run()
+                problems.append(report.plan_problem)
             is_right(rig)
             await asyncio.sleep(0)
 

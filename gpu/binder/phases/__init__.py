@@ -33,9 +33,15 @@ PASS: Final = (
     Phase(name="lost", changes=lost.changes_of),
     Phase(name="orders", changes=orders.changes_of),
     Phase(name="release", changes=release.changes_of, when_disabled=True, after_failed_write=True),
-    Phase(name="usage", changes=usage.changes_of, when_disabled=True, after_refused_plan=True),
+    Phase(
+        name="usage",
+        changes=usage.changes_of,
+        when_disabled=True,
+        after_refused_plan=True,
+        may_wait=True,
+    ),
     Phase(name="off", changes=off.changes_of, when_disabled=True, after_failed_write=True),
-    Phase(name="status", changes=status.changes_of, after_refused_plan=True),
+    Phase(name="status", changes=status.changes_of, after_refused_plan=True, may_wait=True),
 )
 
 ANSWERS: Final = tuple(phase for phase in PASS if phase.name == "requests")
