@@ -136,6 +136,7 @@ def attachment(
     since: float | None = None,
     pods: Mapping[str, str] | None = None,
     ended: Iterable[str] = (),
+    launched: bool = False,
 ) -> Raw:
     """`status.attachedTo`: pods by uid with their node ("" is none yet), `ended` those that are."""
     over = frozenset(ended)
@@ -146,6 +147,7 @@ def attachment(
     found: Raw = {"name": vm, "admission": admission or f"adm-{vm}", "pods": recorded}
     if since is not None:
         found["since"] = instant(since)
+    found |= {"launched": True} if launched else {}
     return found | ({"uid": uid} if uid else {})
 
 

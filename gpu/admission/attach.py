@@ -136,6 +136,7 @@ class Attachments:
             if used is not None:
                 return _objection(attempt, used)
         admission, since = self._id(attempt, claim), self._clock.now()
+        is_anew = before is None or before.admission != admission
         if before is not None and before.admission == admission and before.since is not None:
             # Another instant than that of the call before, so that it does not take this for its own.
             since = max(since, before.since + _INSTANT)
@@ -143,7 +144,7 @@ class Attachments:
             vmi=asked.name,
             admission=admission,
             since=since,
-            pods=attaching.left_behind(claim, vmi),
+            pods=attaching.left_behind(claim, vmi, is_anew=is_anew),
         )
 
     def _id(self, attempt: Attempt, claim: GPUClaim) -> str:

@@ -3,6 +3,7 @@
 Only pods that the VMI lists in `status.activePods` are its pods: an owner reference anyone can write.
 """
 
+import hashlib
 from collections.abc import Container, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -11,6 +12,7 @@ from typing import Final
 
 from gpu import keys
 from gpu.model import bind_requests, coverage
+from gpu.model.signs import UNSEEN
 from gpu.model.snapshot import Snapshot
 from gpu.objects import meta
 from gpu.objects.claims import AttachedPod, Attachment, GPUClaim
@@ -22,6 +24,7 @@ from gpu.units import NodeName
 
 MOST_PODS: Final = 256
 """As the CRD has it."""
+_DIGITS: Final = 20
 
 
 class Use(Enum):
@@ -50,10 +53,13 @@ def use(claim: GPUClaim, vmi: VMI | None, now: datetime, grace: float) -> Use:
     return Use.STARTING if may_come else Use.OVER
 
 
-def left_behind(claim: GPUClaim, vmi: VMI | None) -> tuple[AttachedPod, ...]:
+def left_behind(
+    claim: GPUClaim, vmi: VMI | None, *, is_anew: bool = True
+) -> tuple[AttachedPod, ...]:
     """Return the pods that the next attachment of a claim takes over: each needs evidence of its end.
 
-    To those recorded come those that only its VMI lists yet.
+    To those recorded come those that only its VMI lists yet, and one that nobody saw. Not `is_anew`: the
+    same start is attached again, of which no VMI has come.
     """
     attachment = claim.attached_to
     if attachment is None:
@@ -64,7 +70,34 @@ def left_behind(claim: GPUClaim, vmi: VMI | None) -> tuple[AttachedPod, ...]:
         replace(pod, node=pod.node or listed.get(pod.uid, pod.node))
         for pod in _known(attachment, user)
     )
-    return _capped(tuple(pods), {pod.uid for pod in attachment.pods})
+    hidden = unseen(claim, user) if is_anew else None
+    known = _with(tuple(pods), hidden)
+    return _capped(known, {pod.uid for pod in attachment.pods})
+
+
+def has_launched(claim: GPUClaim, vmi: VMI | None) -> bool:
+    """Say whether a launcher of the start that a claim was promised a node for is noted, or about to be.
+
+    A temporary pod for a volume is listed as well, by a VMI that stays Pending until the launcher comes.
+    """
+    if claim.attached_to is None or claim.attached_to.launched:
+        return True
+    if vmi is None or not vmi.active_pods or vmi.provisioning or not coverage.is_user(claim, vmi):
+        return False
+    return vmi.phase not in {"", "Pending"}
+
+
+def unseen(claim: GPUClaim, vmi: VMI | None) -> AttachedPod | None:
+    """Return the pod that stands for a launcher nobody saw; `vmi` is over, if it is there at all.
+
+    A start that was promised a node may have run there, and been forced away, pod and VMI, before any
+    leader noted it: a webhook pins its launcher. Where one was noted that one is asked about.
+    """
+    request = claim.bind_request
+    if request is None or not bind_requests.is_promised(claim) or has_launched(claim, vmi):
+        return None
+    digest = hashlib.sha256(request.id.encode()).hexdigest()[:_DIGITS]
+    return AttachedPod(uid=f"{UNSEEN}{digest}", node=claim.node or NodeName(""))
 
 
 def unnoted(snapshot: Snapshot, claim: GPUClaim) -> tuple[Pod, ...]:
@@ -74,7 +107,7 @@ def unnoted(snapshot: Snapshot, claim: GPUClaim) -> tuple[Pod, ...]:
     it. Now its owner reference is all that says whose it is.
     """
     attachment = claim.attached_to
-    if attachment is None or attachment.pods or not bind_requests.is_promised(claim):
+    if attachment is None or attachment.launched or not bind_requests.is_promised(claim):
         return ()
     namespace, vmi = claim.meta.namespace, (attachment.vmi, attachment.uid)
     pods = (pod for pod in snapshot.given.pods if pod.meta.namespace == namespace)
@@ -104,7 +137,8 @@ def is_settled(snapshot: Snapshot, claim: GPUClaim) -> bool:
     vmi = snapshot.vmis.get(ObjectKey(namespace, attachment.vmi))
     if vmi is None or vmi.meta.uid != attachment.uid or vmi.ended:
         return False
-    if vmi.migrated_to is not None and vmi.migrated_to != claim.node:
+    is_away = vmi.migrated_to is not None and vmi.migrated_to != claim.node
+    if is_away or _launches(claim, attachment, vmi):
         return False
     listed = 0
     for pod in attachment.pods:
@@ -120,12 +154,18 @@ def is_settled(snapshot: Snapshot, claim: GPUClaim) -> bool:
 
 
 def noted(
-    snapshot: Snapshot, claim: GPUClaim, vmi: VMI | None, ended: Container[str] = ()
+    snapshot: Snapshot,
+    claim: GPUClaim,
+    vmi: VMI | None,
+    ended: Container[str] = (),
+    *,
+    is_over: bool = False,
 ) -> Attachment | None:
     """Return the attachment as it should be; `vmi` uses the claim, `ended` are pods known to be over.
 
     None when the claim is attached to nothing. Pods stay in the order they came. Of too many, the
-    oldest that ended are forgotten first.
+    oldest that ended are forgotten first. `is_over`: as `use` has it; then a pod stands for a launcher that
+    nobody saw.
     """
     attachment = claim.attached_to
     if attachment is None:
@@ -141,19 +181,39 @@ def noted(
             for pod in unnoted(snapshot, claim)
             if pod.meta.uid not in listed
         ]
+    if is_over:
+        known = [*_with(tuple(known), unseen(claim, vmi))]
     pods = tuple(_seen(snapshot, namespace, pod, vmi, ended) for pod in known)
     return replace(
         attachment,
         pods=_capped(pods, {pod.uid for pod in attachment.pods}),
+        launched=bind_requests.is_promised(claim) and has_launched(claim, vmi),
     )
 
 
+def _launches(claim: GPUClaim, attachment: Attachment, vmi: VMI) -> bool:
+    """Say whether it is to be noted that a promised start has its launcher."""
+    if attachment.launched or not bind_requests.is_promised(claim):
+        return False
+    return has_launched(claim, vmi)
+
+
 def adds_only(found: Attachment, noted: Attachment, vmi: VMI, launcher: str) -> bool:
-    """Say whether all that is to be noted is the VMI's uid and one launcher of it, not bound yet."""
+    """Say whether all that is to be noted is the VMI's uid and one launcher of it, not bound yet.
+
+    Phase `gates` notes it with its node; that one was noted goes with it.
+    """
     if found.uid not in {"", vmi.meta.uid}:
         return False
     here = AttachedPod(uid=launcher, node=NodeName(""))
-    return noted == replace(found, uid=vmi.meta.uid, pods=(*found.pods, here))
+    found = replace(found, uid=vmi.meta.uid, pods=(*found.pods, here), launched=noted.launched)
+    return noted == found
+
+
+def _with(pods: tuple[AttachedPod, ...], hidden: AttachedPod | None) -> tuple[AttachedPod, ...]:
+    """Add the pod that stands for one that nobody saw, once."""
+    is_known = hidden is None or any(pod.uid == hidden.uid for pod in pods)
+    return pods if hidden is None or is_known else (*pods, hidden)
 
 
 def _known(attachment: Attachment, vmi: VMI | None) -> Iterator[AttachedPod]:

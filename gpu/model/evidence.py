@@ -5,6 +5,7 @@ a dead node run on. What proves an end is one of `signs.Sign`.
 """
 
 from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -12,7 +13,7 @@ from typing import Final
 from gpu.config import Grace
 from gpu.model import attaching, bind_requests, coverage
 from gpu.model.sightings import Sightings
-from gpu.model.signs import Found, Lack, Missing, Proof, Sign
+from gpu.model.signs import UNSEEN, Found, Lack, Missing, Proof, Sign
 from gpu.model.snapshot import Snapshot
 from gpu.objects import meta
 from gpu.objects.claims import AttachedPod, Attachment, GPUClaim
@@ -121,8 +122,8 @@ def look(looking: Witness, claims: Iterable[GPUClaim]) -> Look:
             seconds = int(looking.grace.attachment)
             vm = _key(claim).name
             missing.append(Missing(lack=Lack.START_PENDING, vm=vm, seconds=seconds))
-    pods = _pods(looking.snapshot, users)
-    podless = tuple(_without_pods(looking.snapshot, users))
+    pods = _pods(looking, users)
+    podless = tuple(_without_launcher(looking.snapshot, users))
     missing += [lack for one in podless for lack in _unnoted(looking.snapshot, *one, pods)]
     for uid in sorted(pods):
         for sign in _signs(looking, pods[uid], users):
@@ -141,14 +142,16 @@ def look(looking: Witness, claims: Iterable[GPUClaim]) -> Look:
     )
 
 
-def _without_pods(
+def _without_launcher(
     snapshot: Snapshot, claims: Iterable[GPUClaim]
 ) -> Iterator[tuple[GPUClaim, Attachment]]:
-    """Yield claims that were promised to a VMI which is over, and for which no pod was ever noted."""
+    """Yield claims that were promised to a VMI which is over, and for which no launcher was ever noted."""
     for claim in claims:
         attachment, vmi = claim.attached_to, vmi_of(snapshot, claim)
-        is_over = vmi is None or vmi.ended or vmi.meta.deleting
-        if attachment and is_over and not attachment.pods and bind_requests.is_promised(claim):
+        has_ended = vmi is None or vmi.ended or vmi.meta.deleting
+        if attachment is None or not has_ended or not bind_requests.is_promised(claim):
+            continue
+        if not attaching.has_launched(claim, vmi):
             yield claim, attachment
 
 
@@ -168,6 +171,11 @@ def vmi_of(snapshot: Snapshot, claim: GPUClaim) -> VMI | None:
     """Return the VMI that uses the claim, as `coverage.is_user` has it."""
     vmi = snapshot.vmis.get(_key(claim)) if claim.attached_to else None
     return vmi if vmi is not None and coverage.is_user(claim, vmi) else None
+
+
+def is_over(looking: Witness, claim: GPUClaim, vmi: VMI | None) -> bool:
+    """Say whether nobody uses a claim by its attachment any more; `vmi` is its user."""
+    return attaching.use(claim, vmi, looking.now, looking.grace.attachment) is attaching.Use.OVER
 
 
 def may_come(looking: Witness, attachment: Attachment) -> bool:
@@ -197,15 +205,17 @@ class _Used:
     vm: str
 
 
-def _pods(snapshot: Snapshot, claims: Iterable[GPUClaim]) -> dict[str, _Used]:
+def _pods(looking: Witness, claims: Iterable[GPUClaim]) -> dict[str, _Used]:
+    """Return the pods recorded and listed; of a start that is over without a trace the one that may run."""
     pods: dict[str, _Used] = {}
     for claim in claims:
         vm = _key(claim).name
-        vmi = vmi_of(snapshot, claim)
+        vmi = vmi_of(looking.snapshot, claim)
         listed = vmi.active_pods if vmi else {}
         recorded = claim.attached_to.pods if claim.attached_to else ()
         seen = (AttachedPod(uid=uid, node=node) for uid, node in listed.items())
-        for pod in (*recorded, *seen):
+        hidden = attaching.unseen(claim, vmi) if is_over(looking, claim, vmi) else None
+        for pod in (*recorded, *seen, *((hidden,) if hidden else ())):
             old = pods[pod.uid].pod if pod.uid in pods else pod
             both = AttachedPod(uid=pod.uid, node=old.node or pod.node, ended=old.ended or pod.ended)
             pods[pod.uid] = _Used(both, vm)
@@ -298,7 +308,16 @@ def _agent_looked(
         return None
     if not resources <= {device.resource for device in seen.devices}:
         return None
-    return None if any(uid in device.held_by for device in seen.devices) else at
+    holders = {holder for device in seen.devices for holder in device.held_by}
+    return None if _is_among(looking, uid, holders) else at
+
+
+def _is_among(looking: Witness, uid: str, holders: AbstractSet[str]) -> bool:
+    """Say whether a pod may be one of those; one that nobody saw may be any of which there is no object."""
+    if not uid.startswith(UNSEEN):
+        return uid in holders
+    there = {pod for _, pod in looking.snapshot.pod_units.pods} if holders else set()
+    return not holders <= there
 
 
 def _resources(snapshot: Snapshot, claims: Iterable[GPUClaim]) -> frozenset[ResourceName] | None:

@@ -4,9 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import Final
 
 from gpu.objects.meta import ObjectKey
 from gpu.units import NodeName
+
+UNSEEN: Final = "unseen-"
+"""What the uid of a pod begins with that stands for a launcher nobody saw; no pod has such a uid."""
 
 
 class Sign(StrEnum):
@@ -50,17 +54,19 @@ class Found:
         """For its Event; names the tenant's own pod and node only."""
         match self.sign:
             case Sign.ENDED:
-                return f"pod {self.pod} was seen to have ended"
+                return f"{_pod(self.pod)} was seen to have ended"
             case Sign.NEVER_PLACED:
-                return f"pod {self.pod} went before it had a node"
+                return f"{_pod(self.pod)} went before it had a node"
             case Sign.NODE_OFF:
-                return f"pod {self.pod}: node {self.node} is gone or out of service"
+                return f"{_pod(self.pod)}: node {self.node} is gone or out of service"
             case Sign.NOT_HELD:
                 return (
-                    f"pod {self.pod} holds no device of node {self.node} as seen {_time(self.at)}"
+                    f"{_pod(self.pod)} holds no device of node {self.node} as seen {_time(self.at)}"
                 )
             case Sign.NODE_LOOKED:
-                return f"pod {self.pod} went, and node {self.node} was Ready until {_time(self.at)}"
+                return (
+                    f"{_pod(self.pod)} went, and node {self.node} was Ready until {_time(self.at)}"
+                )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,16 +86,16 @@ class Missing:
         match self.lack:
             case Lack.NODE_UNKNOWN:
                 return (
-                    f"pod {self.pod} of VM {self.vm} may still run on node {self.node}, which is "
+                    f"{_pod(self.pod)} of VM {self.vm} may still run on node {self.node}, which is "
                     "not Ready: bring the node back, or, when it is off for good, delete the Node "
                     "or taint it node.kubernetes.io/out-of-service"
                 )
             case Lack.POD_NOT_ENDED:
                 where = f"on node {self.node} " if self.node else ""
-                return f"pod {self.pod} of VM {self.vm} {where}has not ended: stop the VM"
+                return f"{_pod(self.pod)} of VM {self.vm} {where}has not ended: stop the VM"
             case Lack.NODE_SETTLING:
                 return (
-                    f"pod {self.pod} of VM {self.vm} is gone; that node {self.node} ended it is "
+                    f"{_pod(self.pod)} of VM {self.vm} is gone; that node {self.node} ended it is "
                     f"known when it stays Ready for {self.seconds} s: wait"
                 )
             case Lack.START_PENDING if self.node:
@@ -120,6 +126,10 @@ class Proof:
     known: frozenset[str] = frozenset()
     unnoted: frozenset[tuple[str, str]] = frozenset()
     """VMIs, by name and uid (empty where nobody saw it), of which no launcher may live past the gate."""
+
+
+def _pod(uid: str) -> str:
+    return "a launcher that nobody saw" if uid.startswith(UNSEEN) else f"pod {uid}"
 
 
 def _time(at: datetime | None) -> str:

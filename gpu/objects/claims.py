@@ -47,6 +47,8 @@ class Attachment:
     uid: str = ""
     since: datetime | None = None
     pods: tuple[AttachedPod, ...] = ()
+    launched: bool = False
+    """A launcher of the VMI is among `pods`; kept of starts that were promised their node alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,6 +220,7 @@ def _attachment(fields: Fields) -> Attachment:
             )
             for pod in fields.children("pods")
         ),
+        launched=fields.flag("launched"),
     )
 
 
@@ -272,6 +275,7 @@ def format_attachment(found: Attachment | None) -> dict[str, Any] | None:
             }
             for pod in found.pods
         ],
+        "launched": found.launched or None,
     }
 
 

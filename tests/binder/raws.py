@@ -78,6 +78,7 @@ def attached(
     since: str = "",
     pods: Mapping[str, str] | None = None,
     ended: Iterable[str] = (),
+    launched: bool = False,
 ) -> Raw:
     """The status of an attached claim, beside its phase: `bound() | attached("vm", uid="vmi-1")`.
 
@@ -90,6 +91,7 @@ def attached(
     ]
     found: Raw = {"name": vm, "admission": admission or f"adm-{vm}", "pods": recorded}
     found |= {"uid": uid} if uid else {}
+    found |= {"launched": True} if launched else {}
     return {"attachedTo": found | ({"since": since} if since else {})}
 
 

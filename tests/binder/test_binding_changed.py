@@ -63,6 +63,10 @@ async def test_a_request_is_answered_or_expires(binding):
     assert rig.claim(TPL)["status"]["bindRequest"]["result"] == "Succeeded"
     rig.clock.advance(60)
     await rig.until_still()
+    assert "deletionTimestamp" in rig.claim(TPL)["metadata"]
+    rig.cluster.put(kinds.LEASES, interrupting.lease("n1"))
+    rig.clock.advance(180)  # it may have come, and run, and have been forced away: the node looks
+    await rig.until_still()
     assert rig.claim(TPL) is None
 
 

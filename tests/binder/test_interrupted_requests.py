@@ -17,6 +17,8 @@ CORDONED = raws.a_node("n1", units=4, unschedulable=True)
 THREE = ("a", "b", "c")
 LATER = (90.0,)
 """Past the grace that a VMI is waited for."""
+SETTLED = (*LATER, 190.0)
+"""And past what a node is watched for a launcher that nobody saw."""
 
 
 def asks(name, node=None, names=THREE, **more):
@@ -63,7 +65,7 @@ CASES = {
         {"Refused"},
         {None},
     ),
-    "a VM that never comes": (case({"n1": 4}, PLACED, waits=LATER), {None}, {"n1"}),
+    "a VM that never comes": (case({"n1": 4}, PLACED, waits=SETTLED), {None}, {"n1"}),
     "a VM that never comes, refused": (
         case({"n1": 1}, [asks("a", "n1"), asks("b"), asks("c", template=True)], waits=LATER),
         {None},

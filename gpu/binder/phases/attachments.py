@@ -124,7 +124,8 @@ def _living(scene: Scene, looking: Witness, use: _Use, vmi: VMI, set_id: SetId) 
         ended = look.ended
         relied = confirms.of(look.proof_of(ended))
     for claim, found in use.ours:
-        noted = attaching.noted(looking.snapshot, claim, vmi, ended)
+        is_over = evidence.is_over(looking, claim, vmi)
+        noted = attaching.noted(looking.snapshot, claim, vmi, ended, is_over=is_over)
         left_to_gates = (
             noted is not None
             and claim.meta.name in vmi.admissions
@@ -245,7 +246,7 @@ def _note(
     scene: Scene, vmi: VMI | None, one: tuple[GPUClaim, Attachment], set_id: SetId
 ) -> Iterator[Change]:
     claim, found = one
-    noted = attaching.noted(scene.draft.snapshot, claim, vmi)
+    noted = attaching.noted(scene.draft.snapshot, claim, vmi, is_over=True)
     if noted is not None and noted != found:
         yield scene.plan(Attach(claim=claim, attachment=noted, at=scene.now, set_id=set_id))
 

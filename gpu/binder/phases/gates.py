@@ -17,6 +17,7 @@ from gpu.binder.start_changes import CreateClaim, ExplainGated, Pin
 from gpu.config import RawPlacement
 from gpu.model import (
     attaching,
+    bind_requests,
     booking,
     coverage,
     fit,
@@ -244,7 +245,12 @@ def _attached(scene: Scene, start: Start, claim: GPUClaim, node: NodeName) -> At
     found = claim.attached_to or Attachment(vmi=vmi.name, uid=vmi.uid, since=scene.now)
     here = AttachedPod(uid=launcher, node=node)
     pods = [here if pod.uid == launcher else pod for pod in found.pods]
-    return replace(found, uid=vmi.uid, pods=tuple(pods) if here in pods else (*pods, here))
+    return replace(
+        found,
+        uid=vmi.uid,
+        pods=tuple(pods) if here in pods else (*pods, here),
+        launched=bind_requests.is_promised(claim) and attaching.has_launched(claim, start.vmi),
+    )
 
 
 def _pin(start: Start, node: NodeName | None, used: tuple[str, ...] = ()) -> Pin:

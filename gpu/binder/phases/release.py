@@ -71,7 +71,8 @@ def _of(
         return
     own = changes.object_set(GPU_CLAIMS, claim.key)
     vmi = evidence.vmi_of(scene.draft.snapshot, claim)
-    noted = attaching.noted(scene.draft.snapshot, claim, vmi, found.ended)
+    is_over = evidence.is_over(looking, claim, vmi)
+    noted = attaching.noted(scene.draft.snapshot, claim, vmi, found.ended, is_over=is_over)
     if noted is not None and noted != attachment:
         relied = confirms.of(found.proof_of(found.ended))
         change = Attach(claim=claim, attachment=noted, at=scene.now, set_id=own, confirm=relied)
