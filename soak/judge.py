@@ -8,7 +8,6 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpu.config import Binding
 from gpu.objects import kinds
 from gpu.objects.meta import ObjectKey
 from soak import finish, requests, starts
@@ -61,10 +60,6 @@ class Judge:
     """By claim: the VM that names it now. Both as `namespace/name`."""
     launchers: Launchers = field(init=False)
     refusals: Refusals = field(init=False)
-    unknown: set[str] = field(default_factory=set)
-    """Pods of guests that nobody can know of; see `_note_unknown`."""
-    _noted: set[str] = field(default_factory=set)
-    """Pods that a claim has noted, ever."""
     _seen: tuple[int, ...] = ()
     _vms: dict[str, str] = field(default_factory=dict)
     """By uid: the VM that used or named a claim last, even when it does no more."""
@@ -87,7 +82,6 @@ class Judge:
                 name = offer["metadata"]["name"]
                 self.resources[name] = offer["spec"]["source"]["devicePlugin"]["resourceName"]
             now = {raw["metadata"]["uid"]: stand_of(raw) for raw in self.site.claims()}
-            self._note_unknown()
             wrong += self._booked(now)
             self.stands = now
             self._note_left()
@@ -113,9 +107,7 @@ class Judge:
         places += [
             (it.node, it.vm, self._claimed(it, stands))
             for it in self.site.guests
-            if it.pod not in seated
-            and (whole or not it.came)  # of a migration nobody is asked
-            and it.pod not in self.unknown
+            if it.pod not in seated and (whole or not it.came)  # of a migration nobody is asked
         ]
         for node, vm, wanted in places:
             for resource, units in wanted.items():
@@ -183,21 +175,6 @@ class Judge:
         stand = self.stands[uid]
         return stand.vm or self.named.get(stand.name, uid)
 
-    def _note_unknown(self) -> None:
-        """Note guests that left no trace: a known limit (docs/reliability.md).
-
-        A webhook pinned the launcher, and its object was forced away before any leader had noted it.
-        """
-        for claim in self.site.claims():
-            attached = (claim.get("status") or {}).get("attachedTo") or {}
-            self._noted.update(pod["uid"] for pod in attached.get("pods") or [])
-        if self.site.config.binding is not Binding.REQUEST:
-            return
-        there = {pod["metadata"]["uid"] for pod in self.site.api.all(kinds.PODS)}
-        fresh = {it.pod for it in self.site.guests} - there - self._noted - self.unknown
-        self.unknown |= fresh
-        self.site.tally["guests that left no trace"] += len(fresh)
-
     def _note_left(self) -> None:
         """Note as part of which set a claim left a node: that set may be several ones later."""
         self.named = {
@@ -243,8 +220,6 @@ class Judge:
         """Nothing is released, detached or held elsewhere while its guest really runs."""
         wrong = []
         for guest in self.site.guests:
-            if guest.pod in self.unknown:
-                continue
             for uid, name in guest.claims.items():
                 stand = self.stands.get(uid)
                 if stand is None:

@@ -1,7 +1,6 @@
 """The judge alone: what it must see of starts that ask first, changed behind the backs of binder and webhook."""
 
 import asyncio
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ from gpu.config import Binding
 from gpu.objects import kinds, kubevirt
 from soak import asking, closely, requests
 from soak.line import Fault, Line
-from soak.machines import Guest
 from soak.site import Site, asks
 from soak.webhooks import Admitted
 from tests.binder import raws
@@ -151,33 +149,6 @@ def test_one_that_a_leader_pinned_needs_the_note(site, judge):
     judge.look()
     pin(site, pod, "n0")
     assert sorts(judge.look()) == ["let through in part"]
-
-
-@pytest.mark.parametrize(
-    ("binding", "traces", "is_seen"),
-    [
-        (Binding.REQUEST, set(), False),
-        (Binding.REQUEST, {"pod"}, True),
-        (Binding.REQUEST, {"note"}, True),
-        (Binding.GATE, set(), True),
-    ],
-    ids=["left no trace", "its pod is there", "it was noted", "every launcher is noted"],
-)
-def test_only_of_a_guest_that_left_no_trace_nothing_is_asked(site, judge, binding, traces, is_seen):
-    site.config = replace(site.config, binding=binding)
-    _, pod = a_start(site, held=("x",))
-    uid = pod["metadata"]["uid"]
-    pods = {uid: "n0"} if "note" in traces else {}
-    claim = a_held(site, raws.bound("n0") | attached(site, uid="u", pods=pods))
-    pin(site, pod, "n0", term="")
-    name = f"{TENANT}/x"
-    guest = Guest(uid, f"{TENANT}/{VM}", "n0", {}, {claim["metadata"]["uid"]: name})
-    site.guests.append(guest)
-    judge.look()
-    if "pod" not in traces:
-        site.api.erase(kinds.PODS, pod)
-    site.api.edit(kinds.GPU_CLAIMS, claim, lambda it: it["status"].pop("attachedTo"))
-    assert sorts(judge.look()) == (["detached too early"] if is_seen else [])
 
 
 # Answered.
