@@ -188,6 +188,7 @@ async def test_a_reviewer_that_hangs_closes_in_time():
         await Authorizer(reviewer, deadline=0.02).require(ALICE, LIST)
 
 
+@pytest.mark.looptime
 async def test_one_who_hangs_up_while_asking_does_not_take_the_others_along():
     reviewer = fakes.FakeReviewer(lambda _: {"allowed": True})
     reviewer.delay = 0.05

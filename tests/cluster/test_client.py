@@ -174,7 +174,7 @@ async def test_a_write_whose_line_is_cut_is_not_sent_twice(server, call):
 
 async def test_a_deadline_ends_a_request_that_was_sent(server):
     server.others += [scripted.slow(5, refused(200, {}))]
-    async with server.client(deadline=0.1) as api:
+    async with server.client(deadline=0.5) as api:
         with pytest.raises(errors.Unreachable) as caught:
             await api.get(KIND, "a", "ns")
     assert caught.value.sent

@@ -95,8 +95,9 @@ def test_only_a_tethered_process_dies_with_its_starter(tmp_path: Path, *, tether
         "print(r.pid, r.started, flush=True); os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     root = Path(__file__).parents[2]
-    # A tethered child is ours in a moment: setpriv has to have run before its starter dies.
-    code = code.replace("print(", "import time; time.sleep(0.2); print(")
+    # A tethered child is ours in a moment: setpriv has to have become it before its starter dies.
+    wait = "while 'sleep' not in Path(f'/proc/{r.pid}/comm').read_text(): pass\n"
+    code = code.replace("print(", f"{wait}print(")
     starter = subprocess.run(
         [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=False
     )
@@ -104,7 +105,7 @@ def test_only_a_tethered_process_dies_with_its_starter(tmp_path: Path, *, tether
     pid, started = map(int, starter.stdout.split())
     record = processes.Record("x", pid, started, str(tmp_path / "x.log"))
     try:
-        deadline = time.monotonic() + 2
+        deadline = time.monotonic() + 10
         while processes.is_running(record) and time.monotonic() < deadline and tethered:
             time.sleep(0.01)
         assert processes.is_running(record) is not tethered

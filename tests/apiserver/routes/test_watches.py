@@ -273,7 +273,7 @@ async def test_a_watcher_left_behind_all_memory_is_let_go(watch, face, monkeypat
     assert await stream.next() is None
 
 
-async def until(condition, seconds: float = 2.0):
+async def until(condition, seconds: float = 10.0):
     async with asyncio.timeout(seconds):
         while not condition():  # noqa: ASYNC110 -- a gauge has no event
             await asyncio.sleep(0.01)
