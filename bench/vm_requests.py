@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from dataclasses import dataclass
 from typing import Any, Final
 
-from bench import orders, scrape, watching
+from bench import bare, orders, scrape, watching
 from bench.admission import CROWD
 from bench.flight import in_flight
 from bench.vm_stage import VMStage
@@ -59,17 +59,33 @@ async def request(stage: VMStage) -> None:
     await orders.one_by_one(stage.base, 1)  # who has just been started places nothing for seconds
 
 
-async def answers(stage: VMStage, held: Sequence[str], count: int) -> Answers:
-    """Start `count` VMIs, half by class and half by held claim, many at a time beside a full pass.
-
-    All stay, and go with the plane. Raises what a start fails with that is no refusal.
-    """
-    devices = [
-        vms.claim(held[number // 2]) if number % 2 else vms.unit(stage.base.class_name)
+def asking(stage: VMStage, held: Sequence[str], count: int) -> list[list[str]]:
+    """Return what so many starts ask for: half by class, half by held claim."""
+    return [
+        [vms.claim(held[number // 2]) if number % 2 else vms.unit(stage.base.class_name)]
         for number in range(count)
     ]
+
+
+async def clear(stage: VMStage) -> None:
+    """Delete every VMI of the tenant; wait until neither instance nor launcher is left."""
+    api, place = stage.base.api, stage.base.namespace
+    await bare.delete_all(api, kinds.VMIS, place, within=_WITHIN)
+    async with asyncio.timeout(_WITHIN):
+        while (await api.list(kinds.PODS, place, limit=1)).items:  # noqa: ASYNC110 -- asks a server
+            await asyncio.sleep(0.1)
+
+
+async def answers(stage: VMStage, asked: Sequence[Sequence[str]], mark: str) -> Answers:
+    """Start a VMI of each of these devices, many at a time beside a full pass; `mark` is in their names.
+
+    All stay. Raises what a start fails with that is no refusal.
+    """
     refused: list[str] = []
-    jobs = (functools.partial(_start, stage, *one, refused) for one in enumerate(devices))
+    jobs = (
+        functools.partial(_start, stage, f"{mark}-{number:04d}", devices, refused)
+        for number, devices in enumerate(asked)
+    )
     loop = asyncio.get_running_loop()
     async with _passes(stage):
         before, spent, began = await stage.base.product_counters(), stage.cpu(), loop.time()
@@ -90,8 +106,8 @@ async def answers(stage: VMStage, held: Sequence[str], count: int) -> Answers:
     )
 
 
-async def _start(stage: VMStage, number: int, device: str, refused: list[str]) -> None:
-    body = vms.instance(stage.base.namespace, f"asks-{number:04d}", [device])
+async def _start(stage: VMStage, name: str, devices: Sequence[str], refused: list[str]) -> None:
+    body = vms.instance(stage.base.namespace, name, list(devices))
     try:
         await stage.virt.create(kinds.VMIS, body, deadline=30)
     except (errors.Forbidden, errors.Invalid, errors.Conflict) as error:

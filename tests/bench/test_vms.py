@@ -114,6 +114,17 @@ def test_our_share_is_what_a_start_takes_more_than_without_gpus():
     assert vm_scenarios.share_of(starts(3.0, 4.0, 9.0), starts(4.0, 5.0, 6.0)) == pytest.approx(20)
 
 
+def test_our_share_without_what_kubevirt_takes_to_list_a_launcher():
+    def start(listed, runs):
+        at = {Step.LAUNCHER: 1.5, Step.LISTED: listed, Step.RUNS: runs}
+        return Start(1.0, at)
+
+    # Of 3 seconds without GPUs; with them 6, of which 2 and none are waited for the list.
+    found = [start(3.5, 7.0), start(3.5, 7.0), start(1.4, 9.0)]
+    assert vm_scenarios.share_of(starts(3.0), found, listing=False) == pytest.approx(25)
+    assert vm_scenarios.share_of(starts(3.0), found) == pytest.approx(50)
+
+
 @pytest.mark.parametrize("name", [*vm_scenarios.PARTS])
 def test_parts_of_vms_are_measured_by_name_alone(name):
     assert name not in scenarios.PARTS
