@@ -27,7 +27,7 @@ async def serve(request: web.Request) -> web.StreamResponse:
         raise status.method_not_allowed(["GET", "HEAD"])
     if about.name and _is_one(about, request):
         return await get(request, resource, about)
-    asked = options.parse(request.query)
+    asked = options.parse(request.query, namespaced=resource.namespaced)
     if asked.watch and request.method == "GET":
         if "watch" not in resource.verbs:
             raise status.not_supported(resource.group, resource.plural, "watch")

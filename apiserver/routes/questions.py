@@ -92,7 +92,8 @@ def _judged(
     about, judges = request[appkeys.ATTRIBUTES], request.app[JUDGES]
     found, doubled = decoding.decode(sent, media)
     bodies.require_type(found, resource.type)
-    bodies.require_namespace(found, about.namespace)
+    if resource.namespaced:  # else it is passed over, as kube-apiserver does
+        bodies.require_namespace(found, about.namespace)
     schema = judges.schemas[judges.names[resource.kind]]
     unknown = bodies.unknown_fields(found, schema, judges.schemas)
     how = request.query.get("fieldValidation")

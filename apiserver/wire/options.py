@@ -48,15 +48,16 @@ def is_true(text: str | None) -> bool:
     return text is not None and text.lower() not in {"false", "0"}
 
 
-def parse(query: Mapping[str, str]) -> Options:
-    """Read the query of a list or watch.
+def parse(query: Mapping[str, str], *, namespaced: bool = True) -> Options:
+    """Read the query of a list or watch of objects that are in namespaces, or are not.
 
     Raises BadRequest for what cannot be read, Invalid for a combination that makes no sense.
     """
     include = parse_include(query.get("includeObject", ""))
     initial = query.get("sendInitialEvents")
+    labels, fields = query.get("labelSelector", ""), query.get("fieldSelector", "")
     options = Options(
-        selector=selectors.parse(query.get("labelSelector", ""), query.get("fieldSelector", "")),
+        selector=selectors.parse(labels, fields, namespaced=namespaced),
         version=parse_version(query.get("resourceVersion", "")),
         match=query.get("resourceVersionMatch", ""),
         limit=max(_whole(query.get("limit", "")) or 0, 0),

@@ -1,13 +1,14 @@
 """Label and field selectors: the full grammar of both, with upstream's words for what is wrong."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from apiserver.wire.status import BadRequest
 
 FIELDS: Final = ("metadata.name", "metadata.namespace")
+"""What can be selected by; of what has no namespace only the name."""
 
 _SYMBOLS: Final = "=!(),<>"
 _END: Final = ""
@@ -90,9 +91,9 @@ class Selector:
         )
 
 
-def parse(labels: str, fields: str) -> Selector:
+def parse(labels: str, fields: str, *, namespaced: bool = True) -> Selector:
     """Read both selectors. Raises BadRequest."""
-    return Selector(parse_labels(labels), parse_fields(fields))
+    return Selector(parse_labels(labels), parse_fields(fields, namespaced=namespaced))
 
 
 def parse_labels(text: str) -> tuple[Requirement, ...]:
@@ -100,9 +101,10 @@ def parse_labels(text: str) -> tuple[Requirement, ...]:
     return _LabelParser(text).requirements()
 
 
-def parse_fields(text: str) -> tuple[FieldRequirement, ...]:
+def parse_fields(text: str, *, namespaced: bool = True) -> tuple[FieldRequirement, ...]:
     """Read a field selector. Raises BadRequest, naming the field when it is not known."""
-    return tuple(_field(term, text) for term in _terms(text) if term)
+    known = FIELDS if namespaced else FIELDS[:1]
+    return tuple(_field(term, text, known) for term in _terms(text) if term)
 
 
 def _terms(text: str) -> list[str]:
@@ -118,14 +120,14 @@ def _terms(text: str) -> list[str]:
     return [*terms, current]
 
 
-def _field(term: str, whole: str) -> FieldRequirement:
+def _field(term: str, whole: str, known: Sequence[str]) -> FieldRequirement:
     match = re.match(r"([^=!]*)(!=|==|=)(.*)", term, re.DOTALL)
     if match is None:
         raise BadRequest(f"invalid selector: '{whole}'; can't understand '{term}'")
     field, operator, value = match.groups()
-    if field not in FIELDS:
-        known = ", ".join(f'"{one}"' for one in FIELDS)
-        raise BadRequest(f'"{field}" is not a known field selector: only {known}')
+    if field not in known:
+        told = ", ".join(f'"{one}"' for one in known)
+        raise BadRequest(f'"{field}" is not a known field selector: only {told}')
     if re.search(r"(?<!\\)(\\\\)*=", value) or re.search(r"\\([^\\,=]|$)", value):
         raise BadRequest(f"invalid field selector: invalid value in '{term}'")
     return FieldRequirement(field, re.sub(r"\\(.)", r"\1", value), equal=operator != "!=")

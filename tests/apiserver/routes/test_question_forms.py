@@ -115,3 +115,9 @@ async def test_each_question_is_told_in_columns_of_its_own(client, path, spec, c
     names = [column["name"] for column in found["columnDefinitions"]][1:]
     said = found["rows"][0]["cells"][1:]
     assert (code, names, said) == (201, cells[::2], cells[1::2]), found
+
+
+async def test_a_namespace_in_what_is_outside_of_namespaces_is_passed_over(client):
+    body = {"metadata": {"name": "m", "namespace": "x"}, "spec": {"loseNode": {"nodeName": "n1"}}}
+    code, found = await ask(client, f"{ROOT}/whatifs", "application/json", body)
+    assert (code, found["metadata"]) == (201, {"name": "m"})

@@ -108,3 +108,11 @@ def test_a_bad_field_selector_is_refused_by_name(selector, named):
 )
 def test_the_one_name_asked_for_is_what_rbac_judges(selector, name):
     assert selectors.parse("", selector).name == name
+
+
+def test_what_has_no_namespace_is_not_selected_by_one():
+    assert selectors.parse("", "metadata.name=x", namespaced=False).name == "x"
+    with pytest.raises(
+        BadRequest, match=r'"metadata\.namespace" is not .*: only "metadata\.name"$'
+    ):
+        selectors.parse("", "metadata.name=x,metadata.namespace=y", namespaced=False)
