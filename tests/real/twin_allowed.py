@@ -4,6 +4,12 @@ from typing import Final
 
 READ_ONLY: Final = "what is computed is not written: 405 whatever the body, as for a built-in kind without the verb"
 TEXT: Final = "kube-apiserver answers in text for CRDs; a Status is what the conventions ask for, and built-in kinds give"
+SUBRESOURCE: Final = "a CRD looks for the object first; we have no subresource at all"
+COLUMNS: Final = "the columns of a CRD are fields; ours count what is in them"
+TYPE: Final = "400 as built-in kinds; a CRD judges it as a field"
+ONE: Final = "406: a 500 would be our fault"
+VERSIONS: Final = "etcd keeps all since its compaction; we keep a hundred states, and say 410"
+VARY: Final = "ours differs by Accept, and caches must know it"
 ASKED: Final = "a question is not stored: it has an answer, and neither uid nor time"
 NO_PROTOBUF: Final = (
     "a CRD has no protobuf either, and writes even that refusal in it; JSON can be read by all"
@@ -14,11 +20,16 @@ ALLOWED: Final[dict[str, str]] = {
     # Paths and verbs.
     "path: list of every namespace | shape": "every tenant has offers; the twins are of one alone",
     "path: get without a namespace | kind": TEXT,
+    "direct: path: unknown version | kind": TEXT,
+    "plans: in a namespace* | kind": TEXT,
+    "what-if in a namespace | kind": TEXT,
     "path: unknown resource* | kind": TEXT,
     "delete of nothing known | kind": TEXT,
-    "path: unknown subresource* | details": "a CRD looks for the object first; we have no subresource at all",
+    "path: unknown subresource* | details": SUBRESOURCE,
+    "plans: get a status | details": SUBRESOURCE,
     "path: discovery of the version | shape": "the verbs differ, that is the point",
-    "path: discovery of the version | vary": "ours differs by Accept, and caches must know it",
+    "path: discovery of the version | vary": VARY,
+    "direct: path: discovery of the group | vary": VARY,
     "options | allow": "405 names the methods there are, as HTTP asks for",
     "options | details": "upstream's text for a verb it has no name for",
     "trace | allow": "405 names the methods there are, as HTTP asks for",
@@ -29,22 +40,36 @@ ALLOWED: Final[dict[str, str]] = {
     "patch* | status": READ_ONLY,
     "delete | status": READ_ONLY,
     "delete all | status": READ_ONLY,
+    "plans: delete | status": READ_ONLY,
+    "plans: create | status": READ_ONLY,
+    "plans: watch | status": "405: it is computed when it is read, and has no watch",
     "delete what is not there | status": READ_ONLY,
     "post to one | status": READ_ONLY,
     # Lists and versions.
     "page: a page and version 0 | shape": "from its watch cache kube-apiserver ignores a limit; it is kept here",
-    "version: version 1, exact | status": "etcd keeps all since its compaction; we keep a hundred states, and say 410",
+    "version: version 1, exact | status": VERSIONS,
+    "plans: version 1, exact | status": VERSIONS,
     # Watches.
     "watch: watch from nonsense | status": "400: a 500 would be our fault, and it is the client's",
     "watch: watch from the future | status": "a CRD's watch waits in silence to its end; told at once here, as a list is",
     # Accept.
     "accept: protobuf | kind": NO_PROTOBUF,
     "accept for one: protobuf | kind": NO_PROTOBUF,
-    "accept for one: metadata list | status": "406: a 500 would be our fault",
+    "accept for one: metadata list | status": ONE,
+    "plan: as metadata list | status": ONE,
+    "what-if, answered as application/json;as=PartialObjectMetadataList* | status": ONE,
+    "plan* as protobuf | kind": NO_PROTOBUF,
+    "plan* as table* | shape": COLUMNS,
+    "plans: as kubectl | shape": COLUMNS,
     "accept for a watch: metadata list | status": "a CRD's stream ends at the first event, which it cannot make; refused here before",
+    # Credentials.
+    "direct: refused: a token that is empty | status": "401: what was shown is judged, never passed over as by kube-apiserver",
     # Bodies of questions.
     "ask * | shape": ASKED,
-    "ask of another kind | status": "400 as built-in kinds; a CRD judges it as a field",
+    "ask of another kind | status": TYPE,
+    "what-if of another kind | status": TYPE,
+    "what-if w* | shape": ASKED,
+    "what-if, answered as * | shape": ASKED,
     "ask of another version | warning": "refused for its type before its fields are looked at",
     "ask spec a word | status": "400 as built-in kinds, which cannot even decode it",
     "ask spec a list | status": "400 as built-in kinds, which cannot even decode it",

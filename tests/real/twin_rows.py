@@ -5,6 +5,7 @@ the group; `{version}` and `{page}` are each side's own newest version and first
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -26,13 +27,16 @@ class Row:
     method: str = "GET"
     headers: dict[str, str] = field(default_factory=dict)
     body: str | None = None
+    user: str = "admin"
+    """Whose certificate is shown: `admin`, `tenant`, or nobody's."""
 
 
 def _get(prefix: str, base: str, ways: dict[str, str]) -> list[Row]:
     return [Row(f"{prefix} {name}", base + tail) for name, tail in ways.items()]
 
 
-def _accepts(prefix: str, path: str, ways: dict[str, str | None]) -> list[Row]:
+def accepts(prefix: str, path: str, ways: Mapping[str, str | None]) -> list[Row]:
+    """Return a row for each `Accept`; None sends none."""
     return [
         Row(f"{prefix} {name}", path, headers={} if accept is None else {"Accept": accept})
         for name, accept in ways.items()
@@ -86,7 +90,7 @@ _SELECTORS = {
     "fields unreadable": "fieldSelector=metadata.name",
     "fields empty": "fieldSelector=",
 }
-_PAGES = {
+PAGES: Final = {
     "limit 1": "limit=1",
     "limit 1 of a selection": "limit=1&labelSelector=gpu.cozystack.io/class",
     "limit of all": "limit=500",
@@ -101,7 +105,7 @@ _PAGES = {
     "a page and a match": "limit=1&continue={page}&resourceVersionMatch=Exact",
     "a page and version 0": "limit=1&continue={page}&resourceVersion=0",
 }
-_VERSIONS = {
+VERSIONS: Final = {
     "version 0": "resourceVersion=0",
     "version now": "resourceVersion={version}",
     "version now, not older": "resourceVersion={version}&resourceVersionMatch=NotOlderThan",
@@ -123,7 +127,7 @@ _VERSIONS = {
     "timeout a second": "timeout=1s",
     "timeoutSeconds a word": "timeoutSeconds=abc",
 }
-_WATCHES = {
+WATCHES: Final = {
     "watch": "",
     "watch from 0": "&resourceVersion=0",
     "watch from now": "&resourceVersion={version}",
@@ -150,7 +154,7 @@ _WATCHES = {
     "match on a watch": "&resourceVersionMatch=NotOlderThan&resourceVersion={version}",
     "watch with a limit": "&limit=1",
 }
-_LIST_ACCEPTS = {
+LIST_ACCEPTS: Final = {
     "no Accept": None,
     "*/*": "*/*",
     "application/*": "application/*",
@@ -173,7 +177,7 @@ _LIST_ACCEPTS = {
     "something else": AS.format("Nothing", "v1"),
     "kubectl": f"{TABLE},{AS.format('Table', 'v1beta1')},application/json",
 }
-_ONE_ACCEPTS = {
+ONE_ACCEPTS: Final = {
     "table": TABLE,
     "metadata": PARTIAL,
     "metadata list": PARTIAL_LIST,
@@ -190,42 +194,43 @@ _WATCH_ACCEPTS = {
 _INCLUDES = ("None", "Metadata", "Object", "bogus", "")
 
 
-def _body(**changed: Any) -> str:
-    body = {"apiVersion": "GROUP/v1alpha1", "kind": "OrderReview", "spec": ORDER, **changed}
-    return json.dumps({key: value for key, value in body.items() if value is not None})
+def body(**changed: Any) -> str:
+    """Return a question's text, of an order unless changed; None leaves a member out."""
+    made = {"apiVersion": "GROUP/v1alpha1", "kind": "OrderReview", "spec": ORDER, **changed}
+    return json.dumps({key: value for key, value in made.items() if value is not None})
 
 
 _NAME = {"name": "asked"}
-_BODIES = {
-    "whole": _body(metadata=_NAME),
-    "of another kind": _body(metadata=_NAME, kind="Nothing"),
-    "of another version": _body(metadata=_NAME, apiVersion="GROUP/v9"),
-    "of another group": _body(metadata=_NAME, apiVersion="apps/v1"),
-    "for another namespace": _body(metadata={**_NAME, "namespace": "other"}),
-    "for this namespace": _body(metadata={**_NAME, "namespace": "tenant-twin"}),
-    "without spec": _body(metadata=_NAME, spec=None),
-    "an empty spec": _body(metadata=_NAME, spec={}),
-    "spec a word": _body(metadata=_NAME, spec="abc"),
-    "spec a list": _body(metadata=_NAME, spec=[]),
-    "a count of 0": _body(metadata=_NAME, spec={**ORDER, "count": 0}),
-    "a count of words": _body(metadata=_NAME, spec={**ORDER, "count": "one"}),
-    "a count too large": _body(metadata=_NAME, spec={**ORDER, "count": 2**31}),
-    "a count of a half": _body(metadata=_NAME, spec={**ORDER, "count": 1.5}),
-    "a count of 1.0": _body(metadata=_NAME, spec={**ORDER, "count": 1.0}),
-    "a count of null": _body(metadata=_NAME, spec={**ORDER, "count": None}),
-    "a class without letters": _body(metadata=_NAME, spec={**ORDER, "className": ""}),
-    "two faults": _body(metadata=_NAME, spec={"className": "", "count": 0}),
-    "a name of capitals": _body(metadata={"name": "NOT_A_NAME"}),
-    "metadata a word": _body(metadata="abc"),
+BODIES: Final = {
+    "whole": body(metadata=_NAME),
+    "of another kind": body(metadata=_NAME, kind="Nothing"),
+    "of another version": body(metadata=_NAME, apiVersion="GROUP/v9"),
+    "of another group": body(metadata=_NAME, apiVersion="apps/v1"),
+    "for another namespace": body(metadata={**_NAME, "namespace": "other"}),
+    "for this namespace": body(metadata={**_NAME, "namespace": "tenant-twin"}),
+    "without spec": body(metadata=_NAME, spec=None),
+    "an empty spec": body(metadata=_NAME, spec={}),
+    "spec a word": body(metadata=_NAME, spec="abc"),
+    "spec a list": body(metadata=_NAME, spec=[]),
+    "a count of 0": body(metadata=_NAME, spec={**ORDER, "count": 0}),
+    "a count of words": body(metadata=_NAME, spec={**ORDER, "count": "one"}),
+    "a count too large": body(metadata=_NAME, spec={**ORDER, "count": 2**31}),
+    "a count of a half": body(metadata=_NAME, spec={**ORDER, "count": 1.5}),
+    "a count of 1.0": body(metadata=_NAME, spec={**ORDER, "count": 1.0}),
+    "a count of null": body(metadata=_NAME, spec={**ORDER, "count": None}),
+    "a class without letters": body(metadata=_NAME, spec={**ORDER, "className": ""}),
+    "two faults": body(metadata=_NAME, spec={"className": "", "count": 0}),
+    "a name of capitals": body(metadata={"name": "NOT_A_NAME"}),
+    "metadata a word": body(metadata="abc"),
     "a list": "[]",
     "a word": '"abc"',
     "null": "null",
     "nothing": "",
     "no JSON": "{",
-    "two objects": _body(metadata=_NAME) + _body(metadata=_NAME),
+    "two objects": body(metadata=_NAME) + body(metadata=_NAME),
 }
-_UNKNOWN = _body(metadata=_NAME, spec={**ORDER, "cuont": 1}, more={})
-_TWICE = _body(metadata=_NAME).replace('"count": 1', '"count": 1, "count": 2')
+_UNKNOWN = body(metadata=_NAME, spec={**ORDER, "cuont": 1}, more={})
+_TWICE = body(metadata=_NAME).replace('"count": 1', '"count": 1, "count": 2')
 _TYPES = {
     "json": JSON,
     "none": "",
@@ -242,17 +247,17 @@ def _asks() -> list[Row]:
     typed = {"Content-Type": JSON}
     found = [
         Row(f"ask {name}", path, "POST", typed, text.replace("GROUP", "{group}"))
-        for name, text in _BODIES.items()
+        for name, text in BODIES.items()
     ]
-    good = _BODIES["whole"].replace("GROUP", "{group}")
+    good = BODIES["whole"].replace("GROUP", "{group}")
     for name, kind in _TYPES.items():
         sent = {"Content-Type": kind} if kind else {}
         found.append(Row(f"ask as {name}", path, "POST", sent, good))
     yaml = "apiVersion: {group}/v1alpha1\nkind: OrderReview\nmetadata: {name: asked}\nspec: {className: a, count: 1}"
     found.append(Row("ask as yaml", path, "POST", {"Content-Type": "application/yaml"}, yaml))
     for how in ("Strict", "Warn", "Ignore", "Nonsense", ""):
-        for name, body in (("unknown", _UNKNOWN), ("twice", _TWICE)):
-            text = body.replace("GROUP", "{group}")
+        for name, made in (("unknown", _UNKNOWN), ("twice", _TWICE)):
+            text = made.replace("GROUP", "{group}")
             asked = f"{path}&fieldValidation={how}"
             found.append(Row(f"ask {name} fields {how}", asked, "POST", typed, text))
     found.append(
@@ -296,13 +301,13 @@ def _verbs() -> list[Row]:
 ROWS: Final = (
     *_get("path:", "", _PATHS),
     *_get("select:", "{offers}?", _SELECTORS),
-    *_get("page:", "{offers}?", _PAGES),
-    *_get("version:", "{offers}?", _VERSIONS),
-    *_get("watch:", "{offers}?watch=true&timeoutSeconds=1", _WATCHES),
+    *_get("page:", "{offers}?", PAGES),
+    *_get("version:", "{offers}?", VERSIONS),
+    *_get("watch:", "{offers}?watch=true&timeoutSeconds=1", WATCHES),
     *(Row(f"watch: said as {word}", "{offers}?timeoutSeconds=1&watch=" + word) for word in ("1", "TRUE", "x", "")),
-    *_accepts("accept:", "{offers}", _LIST_ACCEPTS),
-    *_accepts("accept for one:", "{offers}/h100", _ONE_ACCEPTS),
-    *_accepts("accept for a watch:", "{offers}?watch=true&timeoutSeconds=1", _WATCH_ACCEPTS),
+    *accepts("accept:", "{offers}", LIST_ACCEPTS),
+    *accepts("accept for one:", "{offers}/h100", ONE_ACCEPTS),
+    *accepts("accept for a watch:", "{offers}?watch=true&timeoutSeconds=1", _WATCH_ACCEPTS),
     *(
         Row(f"include: {word}", "{offers}?includeObject=" + word, headers={"Accept": TABLE})
         for word in _INCLUDES

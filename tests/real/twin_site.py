@@ -1,5 +1,6 @@
 """Twins: CRDs of the same shape as what we serve, so that kube-apiserver can be asked the same questions."""
 
+import json
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -15,9 +16,18 @@ OTHER: Final = "tenant-without"
 READ: Final = "gpuoffers"
 ASKED: Final = "orderreviews"
 OURS: Final = "catalog.gpu.cozystack.io"
-NAMES: Final = {READ: ("gpuoffer", "GPUOffer"), ASKED: ("orderreview", "OrderReview")}
-TWINS: Final = kinds.Kind(GROUP, VERSION, READ, "GPUOffer")
+NODES: Final = ("gpu-1", "gpu-2")
 CLASSES: Final = ("a100", "h100", "l40s", "unserved")
+WAITING: Final = ("wait-one", "wait-two")
+"""Orders that wait for ever."""
+COUNTS: Final = {
+    "drainplans": len(NODES),
+    "explanations": len(WAITING),
+    READ: len(CLASSES),
+    "options": 4,
+    "quotagates": len(CLASSES) + 3,
+}
+"""How many objects of each kind there are, once all is served."""
 _COLUMNS: Final = (
     ("Mode", "string", ".spec.mode", 0),
     ("Free", "integer", ".status.free", 0),
@@ -31,55 +41,69 @@ Json = dict[str, Any]
 
 async def fill(site: sites.Site) -> None:
     """Offer classes to a tenant, and store as twins what it is then offered."""
-    await site.node("gpu-1", 8)
+    for name in NODES:
+        await site.node(name, 8)
     for name in CLASSES:
         resource = sites.H100 if name != "unserved" else "nvidia.com/NOWHERE"
         await site.offer(name, resource, displayName=name.upper(), description=f"cards: {name}")
     for tenant in (TENANT, OTHER):
         await site.tenant(tenant)
-    for plural in NAMES:
-        await site.admin.create(kinds.CRDS, crd(plural))
-
-    async def all_offered() -> list[Json]:
-        items = (await site.served(TENANT, READ))["items"]
-        return list(items) if len(items) == len(CLASSES) else []
-
-    for item in await sites.until(all_offered, 20, "all classes offered"):
-        meta = {key: item["metadata"][key] for key in ("name", "namespace", "labels")}
-        await sites.until(lambda body={**item, "metadata": meta}: _put(site, body), 20, "a twin")
+    for name in WAITING:
+        await site.order(TENANT, name, "unserved")
+        await site.waits(TENANT, name, "NoNodeServes")
+    for one in document.KINDS:
+        await site.admin.create(kinds.CRDS, crd(one))
+    for one in document.KINDS:
+        if not one.is_question:
+            await _copy(site, one)
 
 
-async def _put(site: sites.Site, body: Json) -> bool:
+async def _copy(site: sites.Site, one: document.Kind) -> None:
+    """Store as twins what is served of a kind."""
+    home = f"namespaces/{TENANT}/" if one.namespaced else ""
+
+    async def all_served() -> list[Json]:
+        answer = await site.admin.raw("GET", f"{sites.CATALOG}/{home}{one.plural}")
+        items = list(json.loads(answer.body)["items"])
+        return items if len(items) == COUNTS[one.plural] else []
+
+    twins = kinds.Kind(GROUP, VERSION, one.plural, one.kind, namespaced=one.namespaced)
+    for item in await sites.until(all_served, 20, f"all {one.plural} served"):
+        kept = {"name", "namespace", "labels"} & {*item["metadata"]}
+        meta = {key: item["metadata"][key] for key in kept}
+        body = {**item, "apiVersion": f"{GROUP}/{VERSION}", "metadata": meta}
+        await sites.until(lambda body=body: _put(site, twins, body), 20, "a twin")
+
+
+async def _put(site: sites.Site, twins: kinds.Kind, body: Json) -> bool:
     try:
-        await site.admin.create(TWINS, {**body, "apiVersion": f"{GROUP}/{VERSION}"})
+        await site.admin.create(twins, body)
     except errors.NotFound:  # not served yet
         return False
     return True
 
 
-def crd(plural: str) -> Json:
+def crd(one: document.Kind) -> Json:
     """Return the CRD of a twin; its schema is what we publish."""
-    singular, kind = NAMES[plural]
     columns = [
         {"name": name, "type": type_, "jsonPath": path, "priority": priority}
         for name, type_, path, priority in _COLUMNS
     ]
     schemas = document.schemas()
-    names = {one.kind: one.schema for one in document.KINDS}
     version: Json = {
         "name": VERSION,
         "served": True,
         "storage": True,
-        "schema": {"openAPIV3Schema": _structural(schemas[names[kind]], schemas)},
+        "schema": {"openAPIV3Schema": _structural(schemas[one.schema], schemas)},
     }
-    if plural == READ:
+    if one.plural == READ:
         version["additionalPrinterColumns"] = columns
     return {
-        "metadata": {"name": f"{plural}.{GROUP}"},
+        "metadata": {"name": f"{one.plural}.{GROUP}"},
         "spec": {
             "group": GROUP,
-            "scope": "Namespaced",
-            "names": {"plural": plural, "singular": singular, "kind": kind},
+            "scope": "Namespaced" if one.namespaced else "Cluster",
+            "names": {"plural": one.plural, "singular": one.kind.lower(), "kind": one.kind},
             "versions": [version],
         },
     }
