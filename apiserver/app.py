@@ -1,5 +1,6 @@
 """The route table and the middleware order on one screen; returns a web.Application."""
 
+import ssl
 from typing import Any, Final
 
 from aiohttp import web
@@ -11,6 +12,10 @@ from apiserver.resources import RESOURCES
 from apiserver.routes import admission, discovery, health, objects, openapi, questions, unserved
 
 BODY_LIMIT: Final = 3 * 1024 * 1024
+BACKLOG: Final = 4096
+"""Connections that may wait to be taken. One more is not refused: its client tries again in silence, a
+second later at the earliest. A kube-apiserver opens hundreds at once: for each of its clients' watches
+after a break, and for each request that finds none of its 25 idle ones."""
 
 # How connections are dealt with. A watch's handler has to end with its client;
 # a user may be in a thousand groups, one header line each; selectors and tokens of pages are in the
@@ -55,6 +60,13 @@ ROUTES: Final = (
 def runner(services: Services) -> web.AppRunner:
     """Return what listens with the application; nothing in it is started."""
     return connections.Runner(build(services), services.metrics.served, **RUNNER)
+
+
+def site(
+    runner: web.BaseRunner, address: str, port: int, tls: ssl.SSLContext | None = None
+) -> web.TCPSite:
+    """Return where a runner listens; nothing is open before it is started."""
+    return web.TCPSite(runner, address, port, ssl_context=tls, backlog=BACKLOG)
 
 
 def build(services: Services) -> web.Application:

@@ -365,17 +365,13 @@ async def _listening(process: Process) -> AsyncIterator[None]:
     runner = process.runner
     await runner.setup()
     try:
-        site = web.TCPSite(
-            runner,
-            process.serve.bind_address,
-            process.serve.port,
-            ssl_context=process.serving.context,
-        )
+        at, port = process.serve.bind_address, process.serve.port
+        site = app.site(runner, at, port, process.serving.context)
         await site.start()
         log.info(
             "serving",
-            address=process.serve.bind_address,
-            port=process.serve.port,
+            address=at,
+            port=port,
             identity=process.serve.config.identity,
             enabled=process.serve.config.enabled,
         )

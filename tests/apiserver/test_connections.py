@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import json
+import socket
 import ssl
 
 import pytest
@@ -10,7 +11,7 @@ import uvloop
 from aiohttp import http_exceptions, web
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from apiserver import connections, middleware, tls
+from apiserver import app, connections, middleware, tls
 from gpu import keys
 from tests.apiserver import certificates, fakes
 
@@ -52,7 +53,7 @@ async def listener():
     face = fakes.a_face(fakes.words_world(tenant_a={"a": "x"}))
     runner = face.runner()
     await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    await app.site(runner, "127.0.0.1", 0).start()
     yield Listener(face, runner.addresses[0][1])
     await runner.cleanup()
 
@@ -293,3 +294,15 @@ def test_who_never_greets_leaves_nothing(tmp_path, loop_factory):
             assert runner.run(main()) == 0
     finally:
         gc.enable()
+
+
+async def test_hundreds_that_connect_at_once_wait_to_be_taken(listener):
+    async with asyncio.timeout(20):
+        # The loop is busy with this: none of them is taken before all have come.
+        come = [socket.create_connection(("127.0.0.1", listener.port), 0.5) for _ in range(600)]
+        come[-1].settimeout(0)
+        await asyncio.get_running_loop().sock_sendall(come[-1], GOOD)
+        answer = await asyncio.get_running_loop().sock_recv(come[-1], 1024)
+    assert answer.startswith(b"HTTP/1.1 200 ")
+    for one in come:
+        one.close()

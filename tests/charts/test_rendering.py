@@ -102,6 +102,9 @@ def test_cert_manager_gives_the_ca_unless_one_is_given(chart: Chart):
     serving = chart.one("Certificate", "cozystack-gpu", namespace="elsewhere")["spec"]
     assert serving["dnsNames"] == ["cozystack-gpu", "cozystack-gpu.elsewhere.svc"]
     assert serving["secretName"] == "cozystack-gpu-cert"
+    assert (serving["privateKey"]["algorithm"], serving["privateKey"]["size"]) == ("ECDSA", 256)
+    # Installed before with the default: a key of another kind is made only where it may be rotated.
+    assert serving["privateKey"]["rotationPolicy"] == "Always"
 
     given = chart.one("APIService", API_SERVICE, "caBundle=Q0E=")
     assert "annotations" not in given["metadata"]
