@@ -145,14 +145,37 @@ class Site:
             raise errors.from_answer(answer.status, answer.body, None)
         return dict(json.loads(answer.body))
 
-    async def shown(self, tenant: str, *classes: str) -> None:
-        """Wait until the aggregated API shows a tenant, and its offers of these classes."""
+    async def shown(self, tenant: str, *classes: str, **quotas: int) -> None:
+        """Wait until the aggregated API shows a tenant, its offers of these classes, and these budgets."""
+        budgets = {f"{keys.QUOTA_PREFIX}{key}": units for key, units in quotas.items()}
 
         async def there() -> bool:
             offers = (await self.served(tenant, "gpuoffers"))["items"]
-            return set(classes) <= {offer["metadata"]["name"] for offer in offers}
+            gates = (await self.served(tenant, "quotagates"))["items"] if budgets else ()
+            hard = {gate["spec"]["key"]: gate["spec"].get("hard") for gate in gates}
+            known = {offer["metadata"]["name"] for offer in offers}
+            return set(classes) <= known and budgets.items() <= hard.items()
 
-        await until(there, 15.0, f"offers {classes} shown to {tenant}")
+        await until(there, 15.0, f"offers {classes} and budgets {budgets} shown to {tenant}")
+
+    async def class_says(self, name: str, reason: str) -> None:
+        """Wait until the leader says of a class why it is Ready or not: orders after it are judged so."""
+
+        async def said() -> bool:
+            status = (await self.admin.get(kinds.GPU_CLASSES, name)).get("status") or {}
+            found = {one["type"]: one["reason"] for one in status.get("conditions", ())}
+            return found.get("Ready") == reason
+
+        await until(said, 15.0, f"class {name} Ready for {reason}")
+
+    async def class_has(self, name: str, units: int) -> None:
+        """Wait until the leader counts so many units on nodes that a class may be placed on."""
+
+        async def counted() -> bool:
+            status = (await self.admin.get(kinds.GPU_CLASSES, name)).get("status") or {}
+            return status.get("allocatable") == units
+
+        await until(counted, 15.0, f"class {name} of {units} units")
 
     async def ready(self, identity: str) -> bool:
         """Ask a replica itself whether it is ready."""

@@ -49,6 +49,7 @@ async def test_nothing_is_applied_before_what_it_matches(site: Site):
     definition = await site.admin.get(kinds.CRDS, vmis)
     await site.admin.delete(kinds.CRDS, vmis)
     await policy_site.eventually(lambda: gone(site, kinds.CRDS, vmis))
+    await policy_site.eventually(lambda: unserved(site))
     assert (await site.keep()).reason is Reason.CURRENT
     assert "cozystack-gpu-vmi-raw-names-policy" not in await ours(site, kinds.POLICIES)
     body = {"metadata": {"name": vmis}, "spec": definition["spec"]}
@@ -60,6 +61,15 @@ async def test_nothing_is_applied_before_what_it_matches(site: Site):
 
     await policy_site.eventually(applied)
     assert await in_place(site) == policy_site.names_of()
+
+
+async def unserved(site: Site) -> bool:
+    """Say whether VMIs are not served any more: a kind is, for a moment after its definition is gone."""
+    try:
+        await site.admin.list(kinds.VMIS)
+    except errors.NotFound:
+        return True
+    return False
 
 
 async def gone(site: Site, kind: Kind, name: str) -> bool:

@@ -33,8 +33,14 @@ async def site(fresh_plane: ControlPlane) -> AsyncIterator[Site]:
         await filled(found)
         await policy_site.in_force(found)
         for row in {row.topic: row for row in ROWS if row.policy}.values():
-            await eventually(lambda row=row: said(found, row, row.policy[0]))
+            await eventually(lambda row=row: in_force(found, row))
         yield found
+
+
+async def in_force(site: Site, row: Row) -> bool:
+    """Say whether the row's policy refuses; RBAC may, as long as it knows nothing of a grant."""
+    who = row.policy[0]
+    return verdict(row, who, await said(site, row, who)) == "policy"
 
 
 async def grant(admin: client.Client) -> None:
