@@ -207,7 +207,8 @@ def _operation_v3(kind: Kind, action: str, identity: str, schema: str) -> Schema
     body = {"schema": {"$ref": f"#/components/schemas/{schema}"}}
     media = (*MEDIA, STREAM) if action == "list" else MEDIA
     content = dict.fromkeys(media, body)
-    failed = {"application/json": {"schema": {"$ref": f"#/components/schemas/{meta.STATUS}"}}}
+    refused = {"schema": {"$ref": f"#/components/schemas/{meta.STATUS}"}}
+    failed = dict.fromkeys(MEDIA, refused)
     asked = {"content": dict.fromkeys(MEDIA, body), "required": True}
     return {
         **_operation(kind, action, identity),

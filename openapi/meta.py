@@ -13,6 +13,8 @@ PREFIX: Final = "com.cozystack.gpu."
 OBJECT_META: Final = f"{PREFIX}meta.v1.ObjectMeta"
 LIST_META: Final = f"{PREFIX}meta.v1.ListMeta"
 STATUS: Final = f"{PREFIX}meta.v1.Status"
+DETAILS: Final = f"{PREFIX}meta.v1.StatusDetails"
+CAUSE: Final = f"{PREFIX}meta.v1.StatusCause"
 
 _API_VERSION: Final = "APIVersion defines the versioned schema of this representation of an object."
 _KIND: Final = "Kind is a string value representing the REST resource this object represents."
@@ -119,7 +121,30 @@ SCHEMAS: Final[dict[str, Schema]] = {
             "status": text("Success or Failure."),
             "message": text("What went wrong, for people."),
             "reason": text("What went wrong, for programs."),
+            "details": ref(DETAILS, "What it went wrong with."),
             "code": whole("The HTTP status code."),
+        },
+    ),
+    DETAILS: obj(
+        "StatusDetails says what went wrong with what; each member only where it says something.",
+        {
+            "name": text("Name of the object."),
+            "group": text("Group of the resource."),
+            "kind": text("The resource in the plural, or a kind."),
+            "causes": {
+                "description": "One entry a fault.",
+                "type": "array",
+                "items": {"allOf": [{"$ref": f"#/components/schemas/{CAUSE}"}]},
+            },
+            "retryAfterSeconds": whole("When to try again."),
+        },
+    ),
+    CAUSE: obj(
+        "StatusCause is one fault.",
+        {
+            "reason": text("The fault, for programs."),
+            "message": text("The fault, for people."),
+            "field": text("Path of the field that has it, as in spec.items[0].value."),
         },
     ),
 }
