@@ -34,6 +34,9 @@ async def site(binaries_built, tmp_path_factory):
         await opened.offer("raced", RACED)
         await opened.tenant(A)
         await opened.tenant(POOR, total=2)
+        # What is taken, and what is told beside a refusal, is not read past the caches.
+        await opened.shown(A, "h100", "l40s", "raced")
+        await opened.shown(POOR, total=2)
         yield opened
 
 
@@ -352,7 +355,11 @@ async def test_told_so_orders_wait_instead(site):
 
 async def test_with_the_feature_off_there_is_no_webhook_and_orders_are_taken(site):
     await chart.install(site.cp, port=site.product.port)
-    await refused(site, a_claim("unjudged"))
+
+    async def judged():
+        return not await taken(site, "unjudged", dry_run=True)
+
+    await sites.until(judged, 10, "orders are judged again")
     await chart.install(site.cp, port=site.product.port, values={"enabled": False})
     with pytest.raises(CommandError, match="NotFound"):
         await configuration(site)
@@ -360,10 +367,10 @@ async def test_with_the_feature_off_there_is_no_webhook_and_orders_are_taken(sit
     await given_back(site, "unjudged")
 
 
-async def taken(site, name):
+async def taken(site, name, **how):
     """Order too much until it is taken: kube-apiserver learns of a changed webhook a moment later."""
     try:
-        await site.person(A).create(kinds.GPU_CLAIMS, a_claim(name))
+        await site.person(A).create(kinds.GPU_CLAIMS, a_claim(name), **how)
     except errors.Forbidden:
         return False
     return True

@@ -83,11 +83,15 @@ async def test_an_edit_by_hand_is_refused_even_to_the_administrator(site):
 async def test_what_the_namespace_controller_deletes_is_healed_and_told(site):
     await janitor(site).delete(*AT)
     await settled(site, {"resourceNames": sites.H100, "rawResourceNames": "denied"})
-    told = site.product.replicas["replica-1"].log.read_text(encoding="utf-8")
-    assert "the settings ConfigMap does not exist" in told
-    binder = await site.admin.get(kinds.GPU_BINDERS, keys.BINDER_NAME)
-    conditions = {c["type"]: c["status"] for c in binder["status"]["conditions"]}
-    assert conditions["SettingsCurrent"] == "True"
+    log = site.product.replicas["replica-1"].log
+
+    async def told():
+        binder = await site.admin.get(kinds.GPU_BINDERS, keys.BINDER_NAME)
+        conditions = {c["type"]: c["status"] for c in binder["status"]["conditions"]}
+        words = "the settings ConfigMap does not exist" in log.read_text(encoding="utf-8")
+        return words and conditions["SettingsCurrent"] == "True"
+
+    await sites.until(told, 15, "it is told, and that the settings are current again")
 
 
 async def test_options_and_gates_follow_the_object_as_it_is_served(site):
