@@ -11,6 +11,7 @@ from gpu.errors import SettingsError
 from gpu.model import advance, fit, promises, snapshot, storage
 from gpu.model.given import Objects
 from gpu.model.snapshot import Snapshot
+from gpu.model.standing_pods import StandingPods
 from gpu.objects.binders import GPUBinder
 from gpu.objects.claims import GPUClaim
 from gpu.objects.classes import GPUClass
@@ -119,8 +120,11 @@ class World:
         found: Snapshot | None = self.__dict__.get("snapshot", self.__dict__.get("_before"))
         return found
 
-    def fit_facts(self, seen: Snapshot) -> fit.Facts:
-        """Return what nodes, pods and volumes say of where a launcher fits, as a snapshot has claims."""
+    def fit_facts(self, seen: Snapshot, *, known: StandingPods | None = None) -> fit.Facts:
+        """Return what nodes, pods and volumes say of where a launcher fits, as a snapshot has claims.
+
+        `known`: as `fit.facts` has it.
+        """
         return fit.facts(
             nodes=seen.nodes,
             pods=self.pods,
@@ -130,6 +134,7 @@ class World:
             ),
             elsewhere=seen.resources,
             promised=promises.unbound(seen),
+            known=known,
         )
 
     def claims_in(self, namespace: str) -> tuple[GPUClaim, ...]:

@@ -10,6 +10,7 @@ from gpu.binder.changes import Change, ClaimStatus, SetId
 from gpu.config import Config
 from gpu.model import coverage, evidence, usage
 from gpu.model.evidence import Witness
+from gpu.model.fit import Facts
 from gpu.model.foreseen import Seat
 from gpu.model.gate_reasons import GateReason
 from gpu.model.sightings import Sightings
@@ -88,6 +89,11 @@ class Scene:
             self.config.grace,
             self.now,
         )
+
+    def fit_facts(self) -> Facts:
+        """Return what a launcher is judged by; one phase at a time may ask it, until the next does."""
+        snapshot = self.draft.snapshot
+        return self.world.fit_facts(snapshot, known=snapshot.memo.standing)
 
     def plan(self, change: C) -> C:
         """Have the draft show what the change makes of its claim; returns the change.

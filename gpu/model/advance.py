@@ -63,6 +63,7 @@ def advance(old: Snapshot, given: Objects, settings: Settings) -> Snapshot:
     made.memo.records = old.memo.records
     made.memo.restless = old.memo.restless
     made.memo.unseen = old.memo.unseen
+    made.memo.standing = old.memo.standing
     return made
 
 

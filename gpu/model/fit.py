@@ -5,7 +5,7 @@ required pod (anti-)affinity both ways, and what its volumes ask (`storage`). No
 which a pin leaves only one node to spread over.
 """
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Final
@@ -14,6 +14,7 @@ from gpu.model import eligibility, matching, pod_units, storage, weight
 from gpu.model.matching import Labels
 from gpu.model.misfits import Cause, Misfit
 from gpu.model.pod_units import PodId
+from gpu.model.standing_pods import StandingPods
 from gpu.model.storage import Attached, Disks, Storage
 from gpu.objects.classes import Toleration
 from gpu.objects.nodes import Node, Taint
@@ -40,55 +41,49 @@ class Facts:
     """Amounts that are counted elsewhere: units of GPUs, by the ledger."""
     edits: int = 0
     """Counts pins; what was found out before one is not true any more."""
-    _on: dict[NodeName, dict[PodId, Pod]] = field(default_factory=dict)
-    _in: dict[str, dict[PodId, tuple[Pod, NodeName]]] = field(default_factory=dict)
-    """The same by namespace."""
-    _wary: dict[PodId, tuple[Pod, NodeName, tuple[PodTerm, ...]]] = field(default_factory=dict)
-    """Those with an anti-affinity, and as much of it as is looked at."""
+    _pods: StandingPods
+    """Nobody else's as long as this is asked."""
     _used: dict[NodeName, dict[str, int]] = field(default_factory=dict)
     _attached: dict[NodeName, frozenset[Attached]] = field(default_factory=dict)
 
     def pin(self, pod: Pod, node: NodeName) -> None:
         """Have a pod count on a node from now on, as one that was let through a moment ago."""
-        self._put(pod, node)
+        self._pods.put(pod, node)
         self._used.pop(node, None)
         self._attached.pop(node, None)
         self.edits += 1
 
     def unpin(self, pod: Pod, node: NodeName) -> None:
         """Undo a pin."""
-        key = pod_units.id_of(pod)
-        self._on.get(node, {}).pop(key, None)
-        self._in.get(pod.meta.namespace, {}).pop(key, None)
-        self._wary.pop(key, None)
+        self._pods.take(pod, node)
         self._used.pop(node, None)
         self._attached.pop(node, None)
         self.edits += 1
 
     def on(self, node: NodeName) -> Mapping[PodId, Pod]:
         """Return the live pods on a node, and those pinned to it."""
-        return self._on.get(node, {})
+        return self._pods.on.get(node, {})
 
     def near(self, terms: tuple[PodTerm, ...], own: str) -> Iterator[tuple[Pod, NodeName]]:
         """Yield the live pods that have a node, of the namespaces that terms may be about."""
         names = {name for term in terms for name in (term.namespaces or (own,))}
         if any(term.namespace_selector is not None for term in terms):
-            names = set(self._in)
+            names = set(self._pods.within)
         for name in names:
-            yield from self._in.get(name, {}).values()
+            yield from self._pods.within.get(name, {}).values()
 
     def within(self, namespace: str) -> Iterable[tuple[Pod, NodeName]]:
         """Return the live pods of a namespace that have a node."""
-        return self._in.get(namespace, {}).values()
+        return self._pods.within.get(namespace, {}).values()
 
     def node_of(self, pod: Pod) -> NodeName | None:
         """Return where a pod counts, if it does."""
-        found = self._in.get(pod.meta.namespace, {}).get(pod_units.id_of(pod))
+        found = self._pods.within.get(pod.meta.namespace, {}).get(pod_units.id_of(pod))
         return found[1] if found else None
 
     def wary(self) -> Iterable[tuple[Pod, NodeName, tuple[PodTerm, ...]]]:
         """Return those that must not be beside some others, and which."""
-        return self._wary.values()
+        return self._pods.wary.values()
 
     def used(self, node: NodeName) -> Mapping[str, int]:
         """Return what the pods of a node ask for together, their number too."""
@@ -111,13 +106,6 @@ class Facts:
             self._attached[node] = found
         return found
 
-    def _put(self, pod: Pod, node: NodeName) -> None:
-        key = pod_units.id_of(pod)
-        self._on.setdefault(node, {})[key] = pod
-        self._in.setdefault(pod.meta.namespace, {})[key] = (pod, node)
-        if pod.needs.anti_affinity:
-            self._wary[key] = (pod, node, weight.light(pod.needs.anti_affinity))
-
 
 def facts(
     *,
@@ -126,24 +114,25 @@ def facts(
     namespaces: Iterable[Namespace] = (),
     storage: Storage = _NONE,
     elsewhere: Iterable[str] = (),
-    promised: Container[PodId] = (),
+    promised: Iterable[Pod] = (),
+    known: StandingPods | None = None,
 ) -> Facts:
     """Look at one instant. A pod that is not bound counts where the leader has pinned it, or promised it.
 
-    A pin of somebody else does not: anybody may name a node in a pod that never runs.
+    `known` are the pods as they stood when it was last asked, so that it costs what changed; what was
+    made of it before is not to be asked any more.
     """
-    made = Facts(
+    standing = (StandingPods() if known is None else known).follow(pods)
+    for pod in promised:
+        if pod.pinned is not None and pod.live and not pod.gates:
+            standing.put(pod, pod.pinned)
+    return Facts(
         nodes=nodes,
         namespaces={item.meta.name: item.meta.labels for item in namespaces},
         storage=storage,
         elsewhere=frozenset(elsewhere),
+        _pods=standing,
     )
-    for pod in pods:
-        is_ours = pod.term is not None or pod_units.id_of(pod) in promised
-        place = pod.node or (pod.pinned if is_ours and not pod.gates else None)
-        if place is not None and pod.live:
-            made._put(pod, place)  # noqa: SLF001 -- the other half of one thing
-    return made
 
 
 @dataclass(slots=True, eq=False)

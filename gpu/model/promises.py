@@ -6,8 +6,7 @@ node says as much (decision 26).
 
 from dataclasses import dataclass
 
-from gpu.model import bind_requests, pod_units
-from gpu.model.pod_units import PodId
+from gpu.model import bind_requests
 from gpu.model.snapshot import Snapshot
 from gpu.objects.claims import GPUClaim
 from gpu.objects.meta import ObjectKey
@@ -45,14 +44,14 @@ class Promises:
         return any((vm, uid, pod.pinned) in self._made for uid in ("", pod.vmi_uid))
 
 
-def unbound(snapshot: Snapshot) -> frozenset[PodId]:
+def unbound(snapshot: Snapshot) -> tuple[Pod, ...]:
     """Return such launchers that have no node yet, as far as their VMI lists them or a claim noted them.
 
     What only says that it is a VMI's is left out: anybody may name a node in a pod that never runs.
     """
     promises = Promises(snapshot.attached)
-    return frozenset(
-        pod_units.id_of(pod)
+    return tuple(
+        pod
         for key, pod in snapshot.pod_units.known.items()
         if pod.node is None
         and pod.pinned is not None

@@ -18,6 +18,7 @@ from gpu.model.records import Records
 from gpu.model.refusals import Refusal
 from gpu.model.restless import Restless
 from gpu.model.sets import ClaimSet
+from gpu.model.standing_pods import StandingPods
 from gpu.model.tenancy import Tree
 from gpu.objects.claims import GPUClaim, Phase
 from gpu.objects.classes import GPUClass
@@ -53,6 +54,8 @@ class Memo:
     """For phase `attachments`; handed on too."""
     unseen: Restless = field(default_factory=Restless)
     """For `sightings`; handed on too."""
+    standing: StandingPods = field(default_factory=StandingPods)
+    """For phases `requests` and `gates`; handed on too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -85,7 +85,7 @@ def _gate(scene: Scene, found: tuple[Start, ...], waiting: dict[str, Waits]) -> 
         reaches=reaches,
         ahead=Ahead(scene.draft, reaches, own | scene.skip),
         waiting=waiting,
-        facts=scene.world.fit_facts(scene.draft.snapshot),
+        facts=scene.fit_facts(),
     )
 
 

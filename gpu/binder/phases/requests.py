@@ -66,10 +66,9 @@ class _Turn:
 
 def _facts(scene: Scene, found: Iterable[Case]) -> Facts:
     """Look at pods and volumes, if any start tells of a launcher that is to stand beside them."""
-    world, snapshot = scene.world, scene.draft.snapshot
     if not any(case.asked.request.launcher for case in found):
-        return fit.facts(nodes=snapshot.nodes, pods=())
-    return world.fit_facts(snapshot)
+        return fit.facts(nodes=scene.draft.snapshot.nodes, pods=())
+    return scene.fit_facts()
 
 
 def _answer(scene: Scene, case: Case, turn: _Turn) -> Iterator[Change]:
