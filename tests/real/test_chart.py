@@ -1,6 +1,5 @@
 """The chart on a real control plane: who may do what by its roles, and what outlives the release."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -70,12 +69,19 @@ async def verbs(
 
 
 async def settled(api: client.Client) -> None:
-    """Wait until the roles are aggregated and RBAC knows it."""
-    for _ in range(100):
-        if await verbs(api, f"{TENANT}-super-admin", "gpuclaims", kinds.GPU_CLAIMS.group):
-            return
-        await asyncio.sleep(0.1)
-    pytest.fail("the roles of tenants were not aggregated within 10 s")
+    """Wait until every role is aggregated and RBAC knows it: each is for itself."""
+
+    async def all_know() -> bool:
+        groups = [f"{TENANT}-{level}" for level in LEVELS]
+        asked = [await verbs(api, group, "gpuclaims", kinds.GPU_CLAIMS.group) for group in groups]
+        asked += [
+            await verbs(api, group, one, CATALOG)
+            for group in groups
+            for one in ("options", "gpuoffers", "quotagates")
+        ]
+        return all(asked) and all("create" in orders for orders in asked[2:4])
+
+    await site.until(all_know, 15, "the roles of tenants aggregated")
 
 
 @pytest.mark.parametrize(
@@ -120,7 +126,10 @@ async def test_a_tenant_orders_and_cannot_forge_a_placement(api: client.Client):
 
 
 async def test_hosters_publish_classes(api: client.Client):
-    hoster = api.acting_as("root", ["cozystack-cluster-admin"])
+    group = ["cozystack-cluster-admin"]
+    may = {"verb": "delete", "group": kinds.GPU_CLASSES.group, "resource": "gpuclasses"}
+    await site.until(lambda: site.allowed(api, "root", group, may), 15, "the hosters' role known")
+    hoster = api.acting_as("root", group)
     body = merged(BASES[kinds.GPU_CLASSES], {"metadata": {"name": "by-hoster"}})
     await hoster.create(kinds.GPU_CLASSES, body)
     await hoster.delete(kinds.GPU_CLASSES, "by-hoster")

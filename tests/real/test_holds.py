@@ -26,9 +26,12 @@ async def said(site):
         found[name] = await site.admin.get(kinds.GPU_CLASSES, name)
     return {
         name: next(
-            (one["status"], one["reason"])
-            for one in raw["status"]["conditions"]
-            if one["type"] == CONDITION
+            (
+                (one["status"], one["reason"])
+                for one in (raw.get("status") or {}).get("conditions", ())
+                if one["type"] == CONDITION
+            ),
+            None,
         )
         for name, raw in found.items()
     }

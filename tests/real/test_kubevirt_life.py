@@ -136,16 +136,23 @@ async def test_a_vm_that_is_stopped_gives_everything_back(site: Site):
     await kubevirt.command(site.admin, "stop", "short", NAMESPACE)
     await site.gone("short")
     await site.vm("short", "Stopped")
-    assert uid not in site.sim.kubelets.units_on(node)
+
+    async def given_back() -> bool:
+        return uid not in site.sim.kubelets.units_on(node)
+
+    await until(given_back, WITHIN, "its units given back on the node")
 
 
 async def test_a_restart_is_another_instance_and_another_pod(site: Site):
     before, pod = await site.vmi("web"), await site.pod("web")
     await kubevirt.command(site.admin, "restart", "web", NAMESPACE)
     await site.vmi("web", but=before["metadata"]["uid"])
-    names = [each["metadata"]["name"] for each in await site.pods("web")]
-    assert len(names) == 1
-    assert pod["metadata"]["name"] not in names
+
+    async def other_alone() -> bool:
+        names = [each["metadata"]["name"] for each in await site.pods("web")]
+        return len(names) == 1 and pod["metadata"]["name"] not in names
+
+    await until(other_alone, WITHIN, "another pod alone")
 
 
 async def test_a_guest_that_crashes_is_started_anew_at_once(site: Site):
@@ -325,5 +332,8 @@ async def test_a_node_whose_handler_is_silent_takes_no_new_guests(site: Site):
     await site.define("elsewhere")
     assert (await site.vmi("elsewhere"))["status"]["nodeName"] == "n-2"
     await site.sim.unmute("n-1")
-    labels = (await site.admin.get(kinds.NODES, "n-1"))["metadata"]["labels"]
-    assert labels["kubevirt.io/schedulable"] == "true"
+
+    async def open_again() -> bool:
+        return not await closed()
+
+    await until(open_again, WITHIN, "virt-controller takes n-1 again")
