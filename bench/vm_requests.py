@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import functools
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -42,6 +42,8 @@ class Answers:
     """Of the time, the part in which a full pass was deciding or writing."""
     wall: float
     """Seconds from the first sent to the last answered."""
+    orders: int
+    """Orders that were Bound beside them; they are given back as soon as all of a turn are."""
     cpu: Mapping[str, float]
     """Seconds of CPU by process."""
     before: scrape.Counters
@@ -87,10 +89,11 @@ async def answers(stage: VMStage, asked: Sequence[Sequence[str]], mark: str) -> 
         for number, devices in enumerate(asked)
     )
     loop = asyncio.get_running_loop()
-    async with _passes(stage):
+    async with _passes(stage, mark) as bound:
+        had = len(bound)
         before, spent, began = await stage.base.product_counters(), stage.cpu(), loop.time()
         took = await in_flight(CROWD, jobs)
-        wall = loop.time() - began
+        wall, found = loop.time() - began, len(bound) - had
         cpu = {name: seconds - spent[name] for name, seconds in stage.cpu().items()}
         after = await stage.base.product_counters()
     phases = scrape.gained_by(orders.PASS, "phase", before, after)
@@ -100,6 +103,7 @@ async def answers(stage: VMStage, asked: Sequence[Sequence[str]], mark: str) -> 
         refused=refused,
         in_passes=sum(spent for name, (_, spent) in phases.items() if name != _BESIDE) / wall,
         wall=wall,
+        orders=found,
         cpu=cpu,
         before=before,
         after=after,
@@ -115,27 +119,33 @@ async def _start(stage: VMStage, name: str, devices: Sequence[str], refused: lis
 
 
 @contextlib.asynccontextmanager
-async def _passes(stage: VMStage) -> AsyncIterator[None]:
-    """Keep the binder in full passes for the length of the block: orders come and go."""
+async def _passes(stage: VMStage, mark: str) -> AsyncIterator[Collection[str]]:
+    """Keep the binder in full passes for the length of the block: orders come and go; told are those Bound."""
     begun = asyncio.Event()
-    async with asyncio.TaskGroup() as group:
-        task = group.create_task(_churn(stage, begun))
+    api, place = stage.base.api, stage.base.namespace
+    async with (
+        watching.watching(api, kinds.GPU_CLAIMS, place, _is_bound_order) as seen,
+        asyncio.TaskGroup() as group,
+    ):
+        task = group.create_task(_churn(stage, mark, seen, begun))
         await begun.wait()
         try:
-            yield
+            yield seen.at
         finally:
             task.cancel()
 
 
-async def _churn(stage: VMStage, begun: asyncio.Event) -> None:
-    api, place = stage.base.api, stage.base.namespace
-    async with watching.watching(api, kinds.GPU_CLAIMS, place, watching.is_bound) as seen:
-        for turn in itertools.count():
-            names = [f"{_PREFIX}-{turn}-{number:04d}" for number in range(_CHURN)]
-            await _each(functools.partial(_order, stage), names)
-            begun.set()
-            await seen.all_of(names, within=_WITHIN)  # or each would be a conflict of the binder's
-            await _each(functools.partial(_back, stage), names)
+def _is_bound_order(found: dict[str, Any]) -> bool:
+    return str(found["metadata"]["name"]).startswith(_PREFIX) and watching.is_bound(found)
+
+
+async def _churn(stage: VMStage, mark: str, seen: watching.Sightings, begun: asyncio.Event) -> None:
+    for turn in itertools.count():
+        names = [f"{_PREFIX}-{mark}-{turn}-{number:04d}" for number in range(_CHURN)]
+        await _each(functools.partial(_order, stage), names)
+        begun.set()
+        await seen.all_of(names, within=_WITHIN)  # or each would be a conflict of the binder's
+        await _each(functools.partial(_back, stage), names)
 
 
 async def _each(what: Callable[[str], Awaitable[None]], names: Sequence[str]) -> None:

@@ -87,6 +87,7 @@ class VMBench:
         alone = await vm_requests.answers(self.stage, [[]] * count, "plain")
         self.got.add(_UNASKED, "ms", stats.ms(alone.seconds), note=_SENDER)
         self.got.add(f"made, {_UNASKED}", "/s", [count / alone.wall])
+        self.got.add(f"orders bound meanwhile, {_UNASKED}", "/s", [alone.orders / alone.wall])
         for name, seconds in alone.cpu.items():
             self.got.add(f"CPU, {_UNASKED}: {name}", "cores", [seconds / alone.wall])
         await vm_requests.clear(self.stage)
@@ -101,6 +102,7 @@ class VMBench:
         for name, seconds in found.cpu.items():
             self.got.add(f"CPU, {_REQUESTED}: {name}", "cores", [seconds / found.wall])
         self.got.add(f"answered, {_REQUESTED}", "/s", [count / found.wall])
+        self.got.add(f"orders bound meanwhile, {_REQUESTED}", "/s", [found.orders / found.wall])
         self._product(found, _REQUESTED)
         refused = len(found.refused)
         self.got.add("of those starts, refused", "", [refused])
