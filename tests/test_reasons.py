@@ -12,7 +12,7 @@ from gpu import keys
 from gpu.binder import budget_news, changes, conditions, news
 from gpu.binder import standing as binder
 from gpu.binder.phases import status
-from gpu.model import budgets, gate_reasons, holds, invariants, refusals, signs, start_refusals
+from gpu.model import budgets, gate_reasons, holds, refusals, signs, start_refusals, violations
 from gpu.objects import claims, kinds
 from policies import standing
 
@@ -304,7 +304,7 @@ def test_a_quota_gate_keeps_its_words():
 
 def test_events_and_rules_of_the_checker_keep_their_names():
     assert {*news.REASONS, *budget_news.REASONS} == EVENTS
-    assert {rule.value for rule in invariants.Rule} == RULES
+    assert {rule.value for rule in violations.Rule} == RULES
 
 
 def test_the_page_on_binding_knows_every_rule_of_the_checker():

@@ -10,9 +10,9 @@ from gpu.binder.changes import Change, ClaimStatus, Placement
 from gpu.binder.start_changes import CreateClaim, Pin
 from gpu.model import invariants
 from gpu.model.ground import Ground
-from gpu.model.invariants import Violation
 from gpu.model.naive import Cluster, PodId
 from gpu.model.pinning import Pinned
+from gpu.model.violations import Violation
 from gpu.objects.claims import GPUClaim
 from gpu.objects.meta import ObjectKey
 from gpu.units import NodeName

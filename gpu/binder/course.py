@@ -14,7 +14,7 @@ from gpu.binder.phase import Phase, Scene
 from gpu.binder.start_changes import CreateClaim, Pin
 from gpu.model import booking
 from gpu.model.ground import Ground
-from gpu.model.invariants import Violation
+from gpu.model.violations import Violation
 from gpu.units import TenantName
 
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from gpu.model import invariants
-from gpu.model.invariants import Rule
 from gpu.model.naive import Cluster
+from gpu.model.violations import Rule
 from gpu.objects.claims import BindRequest, BindResult, Phase
 from tests.builders import START, a_claim, a_class, a_namespace, a_node, attachment
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gpu.model import answering, ground, invariants, naive, pinning
-from gpu.model.invariants import Rule
+from gpu.model import answering, ground, invariants, naive, overdrawn, pinning, violations
+from gpu.model.violations import Rule
 from gpu.objects.meta import ObjectKey
 from tests.builders import (
     H100,
@@ -313,7 +313,9 @@ def test_a_violation_names_object_and_numbers():
     assert str(found) == f"BookedTwice: node n1: 9 units of {H100} in use, it has 8"
 
 
-@pytest.mark.parametrize("module", [invariants, naive, ground, pinning, answering])
+@pytest.mark.parametrize(
+    "module", [invariants, violations, overdrawn, naive, ground, pinning, answering]
+)
 def test_the_checker_shares_nothing_with_what_plans(module):
     """An import of ledger, booking, coverage, placement, sets or budgets would share its errors."""
     tree = ast.parse(Path(module.__file__).read_text(encoding="utf-8"))
@@ -331,5 +333,7 @@ def test_the_checker_shares_nothing_with_what_plans(module):
         "gpu.model.ground",
         "gpu.model.pinning",
         "gpu.model.answering",
+        "gpu.model.overdrawn",
+        "gpu.model.violations",
     )
     assert [name for name in sorted(imported) if not name.startswith(allowed)] == []

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from gpu.model.invariants import Rule
+from gpu.model.violations import Rule
 from tests.builders import H100, a_claim, a_pod, a_quota, a_release, a_vmi, budget
 from tests.model.plans import a_cluster, broken, on, order, placing
 

@@ -9,7 +9,7 @@ from gpu.binder.changes import Attach, Place
 from gpu.binder.checking import Checker
 from gpu.binder.phases import gates
 from gpu.binder.start_changes import CreateClaim, Pin
-from gpu.model.invariants import Rule
+from gpu.model.violations import Rule
 from tests.binder import gated, interrupting, raws
 from tests.binder.scenes import a_scene
 

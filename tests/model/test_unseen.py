@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from gpu.model import capacity, invariants, naive
+from gpu.model.violations import Rule
 from gpu.objects.claims import Phase
 from gpu.units import NodeName
 from tests.builders import H100, a_claim, a_class, a_node, a_pod, a_snapshot, a_vmi, attachment
@@ -128,4 +129,4 @@ def test_the_checker_counts_a_pinned_pod_of_a_vm_too():
     )
     placed = {on: replace(new, phase=Phase.BOUND, node=NodeName(on)) for on in ("n1", "n2")}
     broken = {on: [it.rule for it in invariants.judge(cluster, [placed[on]])] for on in placed}
-    assert broken == {"n1": [invariants.Rule.BOOKED_TWICE], "n2": []}
+    assert broken == {"n1": [Rule.BOOKED_TWICE], "n2": []}
