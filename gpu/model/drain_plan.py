@@ -144,7 +144,7 @@ class Table:
         rest = self._others(name, (item for item in found if item.id not in told))
         return Plan(
             node=self._snapshot.nodes[name],
-            sets=(*(replace(told[key], guest=guest) for key, guest in was.items()), *rest),
+            sets=(*(_with_guest(told[key], guest) for key, guest in was.items()), *rest),
             guard_id=guard.id_of(name, Cause.NODE_CORDONED, None),
             guard_limit=tally.limit,
         )
@@ -172,8 +172,10 @@ class Table:
             for step in steps:
                 if step.goes and step.to is not None:
                     move(self._draft, step.departure, step.to)
-                    gone = _planned(name, step.departure, Outcome.MOVE, step.to)
-                    told[gone.set_id] = replace(gone, at_once=not is_second)
+                    one, to = step.departure, step.to
+                    told[one.item.id] = _planned(
+                        name, one, Outcome.MOVE, to, at_once=not is_second
+                    )
             apart = {*told, *(step.departure.item.id for step in held_back)}
             left = [one for one in left if one.item.id not in apart]
             if tally.held_back:
@@ -319,6 +321,7 @@ def _planned(
     outcome: Outcome,
     to: NodeName | None = None,
     *,
+    at_once: bool = False,
     held_back: bool = False,
 ) -> Planned:
     return Planned(
@@ -328,12 +331,20 @@ def _planned(
         guest=one.guest,
         outcome=outcome,
         to=to,
+        at_once=at_once,
         held_back=held_back,
     )
 
 
+def _with_guest(told: Planned, guest: Guest) -> Planned:
+    """Return what is told of a set with its guest as it is now; most are told so already."""
+    return told if told.guest is guest else replace(told, guest=guest)
+
+
 def ended(one: Departure) -> Departure:
     """Return a departure as it is once its guest has ended and its pods are known to have."""
+    if one.guest is Guest.OFF and one.proof is not None:
+        return one
     return replace(one, guest=Guest.OFF, proof=one.proof or _PROVEN)
 
 
