@@ -152,6 +152,12 @@ async def test_kubectl_prints_the_object_the_key_and_the_numbers(gate):
 async def test_units_that_the_parent_holds_are_not_promised(gate):
     await gate.parent("tenant-user", 4)
     await gate.site.order("tenant-user", "mine", "h100", 2)
+
+    async def known():  # what is declared is read past the caches, what is held is not
+        gates = (await gate.site.served("tenant-user", "quotagates"))["items"]
+        return {one["spec"]["key"]: one["status"]["used"] for one in gates}.get(KEY) == 2
+
+    await sites.until(known, 15, "what the parent holds is known")
     with pytest.raises(errors.Invalid) as caught:
         await gate.create("tenant-user", "c", {KEY: 3})
     assert "quota of 2 (parent allows 4, 0 already allocated" in caught.value.message
