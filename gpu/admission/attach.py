@@ -14,15 +14,15 @@ from datetime import timedelta
 from typing import Any, Final
 
 from gpu import keys
-from gpu.admission import review, vmis
+from gpu.admission import forerunners, review, vmis
 from gpu.admission.review import Denied, Review
 from gpu.admission.vmis import Plan
 from gpu.config import Config
 from gpu.errors import DecodeError
-from gpu.model import attaching, coverage, resolving, spent, start_refusals
+from gpu.model import attaching, bind_requests, coverage, resolving, spent, start_refusals
 from gpu.model.resolving import Objection
 from gpu.objects import claims, kubevirt
-from gpu.objects.claims import Attachment, BindRequest, BindResult, GPUClaim
+from gpu.objects.claims import AttachedPod, Attachment, BindRequest, BindResult, GPUClaim
 from gpu.objects.kinds import GPU_CLAIMS, VMIS, Kind
 from gpu.objects.kubevirt import VMI
 from gpu.objects.meta import ObjectKey
@@ -135,7 +135,10 @@ class Attachments:
             used = resolving.in_use(claim, vmi, self._clock.now(), grace)
             if used is not None:
                 return _objection(attempt, used)
+        before_it = await self._forerunners(attempt, claim)
         admission, since = self._id(attempt, claim), self._clock.now()
+        if before_it:
+            admission = attempt.admission
         is_anew = before is None or before.admission != admission
         if before is not None and before.admission == admission and before.since is not None:
             # Another instant than that of the call before, so that it does not take this for its own.
@@ -144,8 +147,19 @@ class Attachments:
             vmi=asked.name,
             admission=admission,
             since=since,
-            pods=attaching.left_behind(claim, vmi, is_anew=is_anew),
+            pods=(*attaching.left_behind(claim, vmi, is_anew=is_anew), *before_it),
         )
+
+    async def _forerunners(self, attempt: Attempt, claim: GPUClaim) -> tuple[AttachedPod, ...]:
+        """Return launchers that nobody noted of a VMI that had the claim's id, and came and went unseen."""
+        before, asked = claim.attached_to, attempt.asked
+        if before is None or before.uid or before.vmi != asked.name or attempt.mine is not None:
+            return ()
+        if not bind_requests.is_promised(claim):
+            return ()
+        noted = {pod.uid for pod in before.pods}
+        found = await forerunners.of(self._writer, asked.namespace, asked.name)
+        return tuple(pod for pod in found if pod.uid not in noted)
 
     def _id(self, attempt: Attempt, claim: GPUClaim) -> str:
         """Return the id of the attachment: one that no VMI has had yet stays.

@@ -2,10 +2,11 @@
 
 import pytest
 
+from gpu import keys
 from gpu.model.signs import UNSEEN
 from gpu.objects import kinds
 from tests import builders
-from tests.admission.attaching_site import Site
+from tests.admission.attaching_site import Site, ids
 from tests.builders import attachment
 
 pytestmark = pytest.mark.looptime
@@ -41,3 +42,36 @@ async def test_the_next_start_takes_over_a_launcher_that_nobody_saw(attached, st
     pods = [(pod["uid"].startswith(UNSEEN), pod["node"]) for pod in found["pods"]]
     assert pods == ([(True, "n1")] if stands else [])
     assert "launched" not in found
+
+
+def a_launcher(site, *, vm="vm", uid="p", phase="Running", **spec):
+    raw = builders.raw_pod("launcher", uid=uid, on="n1", phase=phase, **spec)
+    raw["metadata"]["labels"] = {"kubevirt.io": "virt-launcher"}
+    kind = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance"}
+    raw["metadata"]["ownerReferences"] = [kind | {"name": vm, "uid": "u-old", "controller": True}]
+    site.api.put(kinds.PODS, raw)
+
+
+@pytest.mark.parametrize(
+    ("pod", "is_spent"),
+    [
+        ({}, True),
+        ({"vm": "another"}, False),
+        ({"phase": "Succeeded"}, False),
+        ({"gates": [keys.PLACEMENT_GATE]}, False),
+        (None, False),
+    ],
+    ids=["its launcher runs", "another's", "it has ended", "at the gate", "none is there"],
+)
+async def test_an_id_that_a_vmi_had_which_came_and_went_unseen_is_spent(pod, is_spent):
+    """Its launcher would run on beside the next one, both with the units of one claim."""
+    site = Site()
+    promised(site, since=0, admission="id-old")
+    if pod is not None:
+        a_launcher(site, **pod)
+    response = await site.start()
+    assert ids(response) == {"c": "id-0" if is_spent else "id-old"}
+    pods = {it["uid"]: it["node"] for it in site.attached()["pods"]}
+    assert pods.get("p") == ("n1" if is_spent else None)
+    (claim,) = site.raw(kinds.GPU_CLAIMS)
+    assert bool(claim["status"].get("bindRequest")) is not is_spent
