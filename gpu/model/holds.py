@@ -6,17 +6,12 @@ Where they can, a claim of a stopped VM may find its units in use when it starts
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
 
 from gpu import keys
 from gpu.config import Config, PolicyMode, RawPlacement
-from gpu.objects.kinds import PODS, VMIS
+from gpu.model import launch_webhooks
 from gpu.objects.webhooks import Webhooks
 from gpu.settings import RawNames
-
-_OF_VMIS: Final = ("vmis.gpu.cozystack.io", VMIS.resource)
-_OF_PODS: Final = ("pods.gpu.cozystack.io", PODS.resource)
-"""Names of the chart, and what each is asked about."""
 
 
 class Gap(StrEnum):
@@ -60,25 +55,24 @@ def gaps(config: Config, stored: Iterable[Webhooks]) -> tuple[Found, ...]:
             "the gate; helm upgrade puts it back"
         )
         return (*found, Found(Gap.MISSING, words))
-    changed = sorted(_changed(ours))
+    changed = sorted(_changed(config, ours))
     if changed:
         words = (
             f"MutatingWebhookConfiguration {keys.WEBHOOKS_NAME} is not the chart's in "
-            f"{', '.join(changed)}: launchers may pass the gate; helm upgrade puts it back"
+            f"{'; '.join(changed)}: launchers may pass the gate, or VMs not start; helm upgrade puts it "
+            "back"
         )
         found.append(Found(Gap.CHANGED, words))
     return tuple(found)
 
 
-def _changed(ours: Webhooks) -> Iterator[str]:
-    """Yield the names of webhooks that are gone, or let something through that they should not."""
+def _changed(config: Config, ours: Webhooks) -> Iterator[str]:
+    """Yield the names of webhooks that are gone, or not as the chart has them, and in what."""
     by_name = {item.name: item for item in ours.webhooks}
-    for name, resource in (_OF_VMIS, _OF_PODS):
-        found = by_name.get(name)
-        if (
-            found is None
-            or resource not in found.creates
-            or not found.fails_closed
-            or found.is_narrowed
-        ):
-            yield name
+    for wanted in launch_webhooks.expected(config):
+        found = by_name.pop(wanted.name, None)
+        if found is None:
+            yield f"{wanted.name} (taken out)"
+        elif differs := wanted.differs(found):
+            yield f"{wanted.name} ({', '.join(differs)})"
+    yield from (f"{name} (put in)" for name in by_name)

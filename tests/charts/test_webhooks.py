@@ -9,8 +9,8 @@ from apiserver.views import Views
 from gpu import keys
 from gpu.admission import starting
 from gpu.admission.review import Allowed
-from gpu.config import Config
-from gpu.model import holds
+from gpu.config import Binding, Config
+from gpu.model import holds, launch_webhooks
 from gpu.objects import webhooks
 from tests.apiserver.fakes import FakeSource
 from tests.charts.rendering import OUTSIDE, Chart, Json
@@ -175,9 +175,22 @@ def test_the_webhooks_of_a_start_are_registered_with_the_value_and_the_process_i
         assert "MutatingWebhookConfiguration" not in chart.kinds(ON, off)
 
 
-def test_the_webhooks_of_a_start_are_those_without_which_holds_are_not_enforced(chart: Chart):
-    found = webhooks.decode(chart.one("MutatingWebhookConfiguration", NAME, ON))
-    assert holds.gaps(Config(), [found]) == ()
+@pytest.mark.parametrize(
+    ("values", "namespace", "config"),
+    [
+        ((), "cozy-system", Config()),
+        (("binding=request",), "cozy-system", Config(binding=Binding.REQUEST)),
+        (("kubevirtNamespace=kv",), "cozy-system", Config(kubevirt_namespace="kv")),
+        (OUTSIDE, "elsewhere", Config(namespace="elsewhere")),
+    ],
+    ids=["by default", "request", "KubeVirt elsewhere", "we elsewhere"],
+)
+def test_the_webhooks_of_a_start_are_field_by_field_those_that_the_process_expects(
+    chart: Chart, values, namespace, config
+):
+    raw = chart.one("MutatingWebhookConfiguration", NAME, ON, *values, namespace=namespace)
+    assert webhooks.decode(raw).webhooks == launch_webhooks.expected(config)
+    assert holds.gaps(config, [webhooks.decode(raw)]) == ()
 
 
 def test_the_charts_default_is_that_of_the_process(chart: Chart):

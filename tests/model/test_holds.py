@@ -1,33 +1,25 @@
 """Whether launchers can take held units past the gate: each way they can is told, and no other."""
 
+import dataclasses
 from dataclasses import replace
 
 import pytest
 
-from gpu.config import Config, PolicyMode, RawPlacement
-from gpu.model import holds
+from gpu.config import Binding, Config, PolicyMode, RawPlacement
+from gpu.model import holds, launch_webhooks
 from gpu.model.holds import Gap
 from gpu.objects import webhooks
+from gpu.objects.webhooks import Webhook
 from gpu.settings import RawNames
 from tests.builders import Raw
 
-RULES = {
-    "vmis.gpu.cozystack.io": ("kubevirt.io", "virtualmachineinstances"),
-    "pods.gpu.cozystack.io": ("", "pods"),
-}
+VMIS, PODS = launch_webhooks.expected(Config())
 
 
-def raw_webhook(name: str, **more: object) -> Raw:
-    group, plural = RULES[name]
-    rule = {"apiGroups": [group], "operations": ["CREATE"], "resources": [plural]}
-    # kube-apiserver stores an empty selector where none is given.
-    return {"name": name, "failurePolicy": "Fail", "rules": [rule], "namespaceSelector": {}} | more
-
-
-def stored(*changed: Raw, name: str = "cozystack-gpu") -> list[webhooks.Webhooks]:
-    by_name = {one: raw_webhook(one) for one in RULES} | {one["name"]: one for one in changed}
-    raw = {"metadata": {"name": name}, "webhooks": list(by_name.values())}
-    return [webhooks.decode(raw)]
+def stored(*changed: Webhook, name: str = "cozystack-gpu") -> list[webhooks.Webhooks]:
+    by_name = {one.name: one for one in (VMIS, PODS, *changed)}
+    found = webhooks.decode({"metadata": {"name": name}})
+    return [replace(found, webhooks=tuple(by_name.values()))]
 
 
 def gaps(config: Config, found: list[webhooks.Webhooks]) -> list[Gap]:
@@ -71,24 +63,79 @@ def test_webhooks_that_are_gone_are_told_unless_they_are_meant_to_be():
     assert gaps(OFF, []) == []
 
 
-@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("ours", [VMIS, PODS], ids=["of VMIs", "of pods"])
 @pytest.mark.parametrize(
-    "change",
+    ("field", "change"),
     [
-        {"failurePolicy": "Ignore"},
-        {"rules": []},
-        {"rules": [{"apiGroups": ["x"], "operations": ["CREATE"], "resources": ["pods"]}]},
-        {"namespaceSelector": {"matchLabels": {"some": "thing"}}},
+        ("rules", {"rules": frozenset()}),
+        ("matchConditions", {"match_conditions": frozenset()}),
+        ("objectSelector", {"object_selector": webhooks.selector({"matchLabels": {"a": "b"}})}),
+        ("namespaceSelector", {"namespace_selector": webhooks.selector({"matchLabels": {}})}),
+        ("matchPolicy", {"match_policy": "Exact"}),
+        ("failurePolicy", {"failure_policy": "Ignore"}),
+        ("sideEffects", {"side_effects": "Some"}),
+        ("reinvocationPolicy", {"reinvocation_policy": "IfNeeded"}),
+        ("timeoutSeconds", {"timeout_seconds": 30}),
+        ("clientConfig", {"client_config": ("cozy-system", "another", "/admission/vmis")}),
     ],
-    ids=["fails open", "asked of nothing", "asked of something else", "asked of some namespaces"],
 )
-def test_a_webhook_that_lets_something_through_is_told_by_name(name, change):
-    (found,) = holds.gaps(Config(), stored(raw_webhook(name, **change)))
-    assert (found.gap, name in found.words) == (Gap.CHANGED, True)
+def test_a_webhook_that_is_not_the_charts_is_told_by_name_and_field(ours, field, change):
+    (found,) = holds.gaps(Config(), stored(replace(ours, **change)))
+    assert found.gap is Gap.CHANGED
+    assert f"in {ours.name} ({field}):" in found.words
 
 
-def test_a_webhook_that_was_taken_out_is_told_by_name():
-    (left, _) = stored()[0].webhooks
-    (found,) = holds.gaps(Config(), [replace(stored()[0], webhooks=(left,))])
-    assert (found.gap, "pods.gpu.cozystack.io" in found.words) == (Gap.CHANGED, True)
-    assert "vmis.gpu.cozystack.io" not in found.words
+def test_every_field_of_a_webhook_is_looked_at():
+    told = webhooks.Webhook(name="a").differs(webhooks.Webhook(name="b"))
+    assert told == ("name",)
+    decoded = webhooks.decode({"metadata": {"name": "x"}, "webhooks": [OTHER]}).webhooks[0]
+    assert set(webhooks.Webhook(name="x").differs(decoded)) == {
+        webhooks._camel(one.name) for one in dataclasses.fields(webhooks.Webhook)
+    }
+
+
+OTHER: Raw = {
+    "name": "other",
+    "rules": [{"apiGroups": ["a"], "operations": ["UPDATE"], "resources": ["b"]}],
+    "matchConditions": [{"name": "c", "expression": "false"}],
+    "objectSelector": {"matchLabels": {"a": "b"}},
+    "namespaceSelector": {"matchLabels": {"a": "b"}},
+    "matchPolicy": "Exact",
+    "failurePolicy": "Ignore",
+    "sideEffects": "None",
+    "reinvocationPolicy": "IfNeeded",
+    "timeoutSeconds": 1,
+    "clientConfig": {"url": "https://somewhere"},
+}
+
+
+def test_several_fields_are_told_together():
+    (found,) = holds.gaps(
+        Config(), stored(replace(PODS, failure_policy="Ignore", timeout_seconds=1))
+    )
+    assert f"{PODS.name} (failurePolicy, timeoutSeconds)" in found.words
+
+
+@pytest.mark.parametrize(
+    ("config", "ours"),
+    [
+        (Config(binding=Binding.REQUEST), VMIS),
+        (Config(kubevirt_namespace="kv"), PODS),
+        (Config(namespace="elsewhere"), VMIS),
+        (Config(service_account="another"), PODS),
+    ],
+    ids=["the leader is waited for", "who makes launchers", "our namespace", "our Service"],
+)
+def test_what_is_installed_goes_by_how_the_process_is_set_up(config, ours):
+    (found,) = holds.gaps(config, stored())
+    assert ours.name in found.words
+    mine = webhooks.decode({"metadata": {"name": "cozystack-gpu"}})
+    assert holds.gaps(config, [replace(mine, webhooks=launch_webhooks.expected(config))]) == ()
+
+
+def test_a_webhook_that_was_taken_out_or_put_in_is_told_by_name():
+    (found,) = holds.gaps(Config(), [replace(stored()[0], webhooks=(VMIS,))])
+    assert (found.gap, f"{PODS.name} (taken out)" in found.words) == (Gap.CHANGED, True)
+    assert VMIS.name not in found.words
+    (found,) = holds.gaps(Config(), stored(replace(PODS, name="more.example.org")))
+    assert "more.example.org (put in)" in found.words

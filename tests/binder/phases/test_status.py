@@ -14,6 +14,7 @@ from gpu.objects.nodes import NodeUnits
 from gpu.settings import RawNames, Settings
 from gpu.units import NodeName, ResourceName
 from tests.binder import raws
+from tests.binder.installed_webhooks import webhooks
 from tests.binder.scenes import NOW, a_scene, only
 
 SINCE = "2026-01-01T10:00:00Z"
@@ -24,22 +25,6 @@ def settings_map(names: str = raws.RESOURCE, raw: str = "denied", **more: str) -
     return {
         "metadata": {"name": "cozystack-gpu-settings", "namespace": "cozy-system"},
         "data": {"resourceNames": names, "rawResourceNames": raw, **more},
-    }
-
-
-def webhooks() -> raws.Raw:
-    """Those of the chart, as far as they are looked at."""
-    asked = {"vmis": ("kubevirt.io", "virtualmachineinstances"), "pods": ("", "pods")}
-    return {
-        "metadata": {"name": "cozystack-gpu"},
-        "webhooks": [
-            {
-                "name": f"{name}.gpu.cozystack.io",
-                "failurePolicy": "Fail",
-                "rules": [{"apiGroups": [group], "resources": [plural], "operations": ["CREATE"]}],
-            }
-            for name, (group, plural) in asked.items()
-        ],
     }
 
 
