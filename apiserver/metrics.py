@@ -46,6 +46,8 @@ class Metrics:
     unanswered_sets: Gauge
     malformed_objects: Gauge
     unreadable_kinds: Gauge
+    host_away: Gauge
+    host_failures: Counter
     unreadable_quotas: Gauge
     holds_not_enforced: Gauge
     pods_at_gate: Gauge
@@ -157,6 +159,17 @@ def create() -> Metrics:
             "cozystack_gpu_unreadable_kinds",
             "1 for each kind that kube-apiserver does not let us list or watch now.",
             ("kind",),
+            registry=registry,
+        ),
+        host_away=Gauge(
+            "cozystack_gpu_host_away",
+            "1 while the host's API server, asked of its documents, does not answer (host options).",
+            registry=registry,
+        ),
+        host_failures=Counter(
+            "cozystack_gpu_host_failures_total",
+            "What the host's API server left without an answer: request, list or stream (host options).",
+            ("of",),
             registry=registry,
         ),
         unanswered_sets=Gauge(

@@ -148,7 +148,7 @@ async def serve(settings: ServeConfig) -> int:
         Client(access, observe=observing.requested) as client,
         # Access reviews have connections of their own: a burst of writes must not queue them.
         Client(access, observe=observing.requested, connections=16) as reviewer,
-        opening.opened(settings, access) as facade,
+        opening.opened(settings, access, made) as facade,
     ):
         process = _build(settings, made, observing, certificate, client, reviewer, facade)
         return await _run(process)

@@ -57,6 +57,8 @@ class Documents:
     """The group's entry of the OpenAPI v3 index."""
     seen: bool = False
     """The host has answered at least once."""
+    away: bool = False
+    """It did not when it was last asked."""
 
     def __post_init__(self) -> None:
         made = discovery.build((self.resource,))
@@ -66,8 +68,8 @@ class Documents:
     async def run(self, host: Host) -> None:
         """Read the host's documents, again and again, until cancelled."""
         while True:
-            pause = EVERY if await self.refresh(host) else SOON
-            await asyncio.sleep(pause)
+            self.away = not await self.refresh(host)
+            await asyncio.sleep(SOON if self.away else EVERY)
 
     async def refresh(self, host: Host) -> bool:
         """Read them once; True when all were read. What cannot be read stays as it was seen."""

@@ -9,19 +9,23 @@ from apiserver.facade.host import Host
 from apiserver.facade.serving import SERVED, Facade, Judging
 from apiserver.flags import ServeConfig
 from apiserver.identity import User
+from apiserver.metrics import Metrics
 from gpu import ports
 from gpu.cluster import credentials
 
 
 @contextlib.asynccontextmanager
-async def opened(settings: ServeConfig, access: credentials.Access) -> AsyncIterator[Facade | None]:
+async def opened(
+    settings: ServeConfig, access: credentials.Access, metrics: Metrics
+) -> AsyncIterator[Facade | None]:
     """Open the way to the host; None where there is to be no facade."""
     if settings.host is None:
         yield None
         return
-    me = User(settings.config.controller_user)
+    documents = Documents(SERVED, User(settings.config.controller_user))
+    metrics.host_away.set_function(lambda: float(documents.away))
     async with Host(settings.host.url, settings.host.authorities, access) as host:
-        yield Facade(host, Documents(SERVED, me))
+        yield Facade(host, documents)
 
 
 async def keep_api(

@@ -8,6 +8,7 @@ from typing import Final
 
 import structlog
 from aiohttp import web
+from prometheus_client import Counter
 
 from apiserver import appkeys
 from apiserver.facade import headers
@@ -21,7 +22,11 @@ log = structlog.get_logger(__name__)
 
 async def serve(request: web.Request, host: Host) -> web.StreamResponse:
     """Let the host answer. Returns 503 when nobody is there; a stream cut in the middle is cut."""
-    return await unless_away(request, host) or gone()
+    found = await unless_away(request, host)
+    if found is None:
+        failures(request).labels("request").inc()
+        return gone()
+    return found
 
 
 async def unless_away(
@@ -57,10 +62,16 @@ async def unless_away(
                 audit_id=request[appkeys.AUDIT_ID],
             )
             return None
+        failures(request).labels("stream").inc()
         log.info("an answer of the host broke off", error=type(error).__name__)
         if request.transport is not None:
             request.transport.abort()
     return response
+
+
+def failures(request: web.Request) -> Counter:
+    """Return the counter of what the host left without an answer: `request`, `list`, `stream`."""
+    return request.app[appkeys.SERVICES].metrics.host_failures
 
 
 def gone() -> web.Response:

@@ -136,6 +136,7 @@ class Facade:
                 error=f"{type(error).__name__}: {error}",
                 audit_id=audit_id,
             )
+        passing.failures(request).labels("list").inc()
         return None
 
 

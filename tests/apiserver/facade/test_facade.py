@@ -4,18 +4,23 @@ import asyncio
 import contextlib
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import aiohttp
 import pytest
 from aiohttp import test_utils
+from prometheus_client import generate_latest
 from yarl import URL
 
+from apiserver.facade import opening
 from apiserver.facade.documents import Documents
 from apiserver.facade.host import Host
 from apiserver.facade.serving import SERVED, Facade, Judging
+from apiserver.flags import HostApi
 from apiserver.identity import User
 from apiserver.resources import RESOURCES
 from gpu.cluster import credentials
+from gpu.config import Config
 from tests.apiserver import fakes
 from tests.apiserver.resources.test_option_contract import NODES, TABLE, cluster
 from tests.clients.host_options import OURS, RECORDED
@@ -32,9 +37,9 @@ TABLE_FORM = "application/json;as=Table;v=v1;g=meta.k8s.io"
 class Site:
     """A face with a facade, a host behind it, and a client before it."""
 
-    def __init__(self, client, host: StandIn, server, facade, world) -> None:
+    def __init__(self, client, host: StandIn, server, facade, face) -> None:
         self.client, self.host, self.server = client, host, server
-        self.facade, self.world = facade, world
+        self.facade, self.face, self.world = facade, face, face.source.current
 
     async def text(self, path: str, method: str = "GET", **how) -> tuple[int, str]:
         found = await self.client.request(method, URL(path, encoded=True), **how)
@@ -59,7 +64,7 @@ async def site(serve):
     async with Host(str(server.make_url("/")), Path("/nowhere"), access) as way:
         facade = Facade(way, Documents(SERVED, User("ourselves")))
         client = await serve(face, resources=RESOURCES, facade=facade)
-        yield Site(client, host, server, facade, world)
+        yield Site(client, host, server, facade, face)
         with contextlib.suppress(RuntimeError):
             await server.close()
 
@@ -254,6 +259,46 @@ async def test_discovery_is_the_hosts_as_last_seen_and_never_fails(site):
     _, text = await site.text("/openapi/v3")
     paths = json.loads(text)["paths"]
     assert (paths["apis/core.cozystack.io/v1alpha1"], len(paths) > 1) == (SCHEMA, True)
+
+
+async def test_what_the_host_leaves_without_an_answer_is_counted(site):
+    metrics = site.face.services.metrics
+
+    def told():
+        return {
+            of: metrics.host_failures.labels(of)._value.get()
+            for of in ("request", "list", "stream")
+        }
+
+    assert told() == {"request": 0, "list": 0, "stream": 0}
+    with contextlib.suppress(aiohttp.ClientError):
+        await site.text(f"{SECRETS}?watch=true&fieldSelector=breaks")
+    await site.server.close()
+    assert await site.names(f"{TENANT}/options") == [*OURS]
+    for path in (f"{TENANT}/options/image", SECRETS):
+        assert (await site.text(path))[0] == 503
+    assert (await site.text(ROOT))[0] == 200  # of what was seen: nobody was left without an answer
+    assert told() == {"request": 2, "list": 1, "stream": 1}
+
+
+async def test_a_host_that_is_away_is_told_of_by_a_gauge(site, tmp_path):
+    """What is known of it is read again and again: it is there, it goes."""
+    host = HostApi(url=str(site.server.make_url("/")), authorities=tmp_path)
+    settings = SimpleNamespace(host=host, config=Config())
+    access, metrics = credentials.fixed("http://unused", token="ours"), site.face.services.metrics
+
+    def away():
+        return generate_latest(metrics.registry).decode().count("cozystack_gpu_host_away 1.0")
+
+    assert away() == 0
+    async with opening.opened(settings, access, metrics) as facade:
+        for is_away in (0, 1):
+            reading = asyncio.ensure_future(opening.reading(facade))
+            async with asyncio.timeout(5):
+                while not (facade.documents.seen and away() == is_away):  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+            reading.cancel()
+            await site.server.close()
 
 
 async def test_watchers_of_both_groups_are_each_told_in_the_words_of_theirs(site):
