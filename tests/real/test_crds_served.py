@@ -12,6 +12,7 @@ from gpu import keys
 from gpu.cluster import client, errors
 from gpu.objects import kinds
 from gpu.objects.kinds import Kind
+from tests.real import site
 from tests.real.crd_rows import BASES, BOUND, CONDITION, WHEN, Json, merged
 from tests.real.crd_rows_nodes import DEVICE, LARGEST
 from tests.real.installed import installed
@@ -226,19 +227,27 @@ async def test_nodes_and_the_binder_are_shown_with_what_a_hoster_asks_first(api:
 
 
 async def test_people_find_the_kinds_by_short_name_and_category(api: client.Client):
-    answer = await api.raw("GET", "/apis/gpu.cozystack.io/v1alpha1")
-    served = {
-        resource["name"]: (resource["kind"], resource["shortNames"], resource["categories"])
-        for resource in msgspec.json.decode(answer.body)["resources"]
-        if "/" not in resource["name"]
-    }
     both = ["cozystack", "gpu"]
-    assert served == {
+    wanted = {
         "gpubinders": ("GPUBinder", ["gpubinder"], both),
         "gpuclaims": ("GPUClaim", ["gpuclaim"], both),
         "gpuclasses": ("GPUClass", ["gpuclass"], both),
         "gpunodes": ("GPUNode", ["gpunode"], both),
     }
+    found: dict[str, Any] = {}
+
+    async def discovered() -> bool:
+        answer = await api.raw("GET", "/apis/gpu.cozystack.io/v1alpha1")
+        listed = msgspec.json.decode(answer.body)["resources"] if answer.status == 200 else ()
+        found.update(
+            (one["name"], (one["kind"], one["shortNames"], one["categories"]))
+            for one in listed
+            if "/" not in one["name"]
+        )
+        return found == wanted
+
+    # A kind is served before discovery tells of it.
+    await site.until(discovered, 15, lambda: f"{wanted} discovered, there are {found}")
 
 
 async def test_agent_and_binder_each_own_their_part_of_a_node(api: client.Client):

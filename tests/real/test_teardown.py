@@ -1,7 +1,7 @@
 """Teardown on a real API server: after it nothing of the product hinders anybody, holds are found again."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from typing import Any
 
 import pytest
@@ -18,6 +18,7 @@ from gpu.settings import RawNames
 from policies.standing import Reason
 from tests.real import installed, policy_site
 from tests.real.policy_site import CONFIG, TENANT, Site, eventually, pod, refused
+from tests.real.site import allowed
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -156,6 +157,8 @@ async def test_who_may_not_is_told_and_the_rest_is_done(site: Site):
     await site.admin.create(
         roles, {"metadata": {"name": "reads"}, "subjects": [group], "roleRef": ref}
     )
+    may = {"verb": "list", "group": "", "resource": "pods"}
+    await eventually(lambda: allowed(site.admin, "reader", ["readers"], may))
     result, lines = await torn_down(site, reader)
     assert not result.clean
     assert any("could not mark GPUBinder: 403 Forbidden" in line for line in result.failures)
@@ -177,7 +180,8 @@ async def test_it_is_installed_again_and_the_policies_hold(site: Site):
     await site.plane.service_account_kubeconfig(CONFIG.namespace, CONFIG.service_account)
     async with policy_site.logged_in(login) as controller:
         site.controller = controller
-        await site.write_settings(RawNames.DENIED, ("vendor.com/later",))
+        names = ("vendor.com/later",)
+        await eventually(lambda: none_forbidden(site.write_settings(RawNames.DENIED, names)))
         assert (await site.keep()).reason is Reason.CURRENT
         later = pod("vendor.com/later")
         words = await eventually(
@@ -187,6 +191,11 @@ async def test_it_is_installed_again_and_the_policies_hold(site: Site):
         assert await refused(site.admin.create(kinds.PODS, pod(), dry_run=True)) is None
     claim = await site.admin.get(kinds.GPU_CLAIMS, "c1", TENANT)
     assert claim["status"] == BOUND
+
+
+async def none_forbidden(write: Awaitable[None]) -> bool:
+    """Say whether a write passes: rights that were taken and given back are known a moment later."""
+    return await refused(write) is None
 
 
 async def none_refused(site: Site) -> bool:

@@ -79,7 +79,7 @@ async def settled(site, tenant):
 
 
 async def test_fifty_orders_at_once_hold_no_more_than_the_budget(site):
-    await site.tenant("tenant-fifty", total=10)
+    await threats.home(site, "tenant-fifty", total=10)
     names = [f"c{at}" for at in range(50)]
     shares = [names[at::4] for at in range(4)]
     roles = ("admin", "super-admin", "account", "ancestor's account")
@@ -96,7 +96,7 @@ async def test_fifty_orders_at_once_hold_no_more_than_the_budget(site):
 async def test_a_claim_ordered_anew_under_another_name_counts_beside_the_one_that_goes(site):
     """Its VM still runs, so the first one is not gone for long after it was deleted."""
     tenant = "tenant-rename"
-    await site.tenant(tenant, total=4)
+    await threats.home(site, tenant, total=4)
     await site.order(tenant, "old", "h100", 4)
     await site.bound(tenant, "old", within=20)
     vm = guests.Guests(site.admin, tenant)
@@ -113,7 +113,7 @@ async def test_a_claim_ordered_anew_under_another_name_counts_beside_the_one_tha
 
 async def test_deleting_and_ordering_anew_in_a_loop_never_holds_more(site):
     tenant = "tenant-loop"
-    await site.tenant(tenant, total=4)
+    await threats.home(site, tenant, total=4)
     person = site.person(tenant)
     taken = []
     for at in range(12):
@@ -133,7 +133,7 @@ async def test_deleting_and_ordering_anew_in_a_loop_never_holds_more(site):
 async def test_a_hold_stays_recorded_however_its_claim_is_deleted(site, propagation):
     """Its VM runs on, so it is held on; what the claim owns is all that cascading could reach."""
     tenant = f"tenant-bill{propagation.lower()}"
-    await site.tenant(tenant, total=4)
+    await threats.home(site, tenant, total=4)
     await site.order(tenant, "mine", "h100", 3)
     await site.bound(tenant, "mine", within=20)
     vm = guests.Guests(site.admin, tenant)
@@ -181,8 +181,8 @@ async def recorded(site, tenant, uid, units):
 
 
 async def test_a_child_that_declares_nothing_spends_what_its_parent_has(site):
-    await site.tenant("tenant-p", total=4)
-    await site.tenant("tenant-p-u")
+    await threats.home(site, "tenant-p", total=4)
+    await threats.home(site, "tenant-p-u")
     (words,) = await ordered(site, "tenant-p-u", ["five"], 5)
     assert threats.guard(words) == "webhook orders"
     assert f"the budget of tenant-p for {TOTAL} leaves 4 to this tenant" in words
@@ -207,7 +207,7 @@ def a_tenant(name, parent, **quotas):
 
 
 async def test_no_role_grants_a_child_more_than_the_parent_has(site):
-    await site.tenant("tenant-g", total=4)
+    await threats.home(site, "tenant-g", total=4)
     body = a_tenant("c", "tenant-g", total=5)
     tries = {role: attacker(site, "tenant-g", role).create(tenants.TENANTS, body) for role in ROLES}
     assert await threats.guards(tries) == by(rbac=OTHERS, webhook_tenants=GRANTERS)
@@ -220,10 +220,10 @@ async def test_no_role_grants_a_child_more_than_the_parent_has(site):
 
 
 async def test_a_grant_of_all_leaves_the_parent_nothing_to_order(site):
-    await site.tenant("tenant-h", total=4)
+    await threats.home(site, "tenant-h", total=4)
     granter = attacker(site, "tenant-h", "account")
     await granter.create(tenants.TENANTS, a_tenant("c", "tenant-h", total=4))
-    await site.tenant("tenant-h-c", total=4)
+    await threats.home(site, "tenant-h-c", total=4)
     await sites.until(lambda: refused(site, "tenant-h", 1), 20, "the promise is counted")
     await site.order("tenant-h-c", "all", "h100", 4)
     await site.bound("tenant-h-c", "all", within=20)
@@ -245,9 +245,9 @@ async def refused(site, tenant, count):
 async def test_declaring_ordering_lowering_and_ordering_again_wins_nothing(site):
     """A tenant grants each of its children all it has in turn, orders there and at home, and lowers."""
     tenant = "tenant-turn"
-    await site.tenant(tenant, total=4)
+    await threats.home(site, tenant, total=4)
     for child in ("a", "b"):
-        await site.tenant(f"{tenant}-{child}")
+        await threats.home(site, f"{tenant}-{child}")
     granter = attacker(site, tenant, "super-admin")
     for child in ("a", "b"):
         await granter.create(tenants.TENANTS, a_tenant(child, tenant))
@@ -288,8 +288,8 @@ async def granted(site, granter, tenant, child, units):
 async def test_no_role_writes_the_object_that_declares_its_budget(site):
     """It lies in the parent's namespace, as a Tenant and as a HelmRelease, and HelmReleases are nobody's."""
     tenant, parent = "tenant-w", "tenant-root"
-    await site.tenant(tenant, total=4)
-    await site.tenant(f"{tenant}-c", total=1)
+    await threats.home(site, tenant, total=4)
+    await threats.home(site, f"{tenant}-c", total=1)
     await threats.trust(site, tenant)
     await site.admin.create(tenants.TENANTS, a_tenant("w", parent, total=4))
     raised = {"spec": {"values": {"resourceQuotas": {TOTAL: 40}}}}
@@ -325,7 +325,7 @@ def a_quota(tenant):
 async def test_a_quota_in_the_own_namespace_overrules_no_grant(site):
     """`tenant-quota` is read where no HelmRelease is; who may write it has a HelmRelease above."""
     tenant = "tenant-q"
-    await site.tenant(tenant, total=4)
+    await threats.home(site, tenant, total=4)
     await threats.trust(site, tenant)
     await attacker(site, tenant, TRUSTED).create(RESOURCE_QUOTAS, a_quota(tenant))
     await ordered(site, tenant, [f"c{at}" for at in range(6)])
@@ -370,7 +370,7 @@ async def test_an_order_counts_under_every_key_at_once(site, raw_allowed, quotas
 async def test_raw_pods_count_in_the_budget_once_raw_names_are_allowed(site, raw_allowed):
     """Whoever may make pods takes units past every order: then the orders are refused."""
     tenant = "tenant-raw"
-    await site.tenant(tenant, total=3)
+    await threats.home(site, tenant, total=3)
     await threats.trust(site, tenant)
     pod = a_raw_pod(tenant)
     tries = {role: attacker(site, tenant, role).create(kinds.PODS, pod) for role in EVERYBODY}

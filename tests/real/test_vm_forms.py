@@ -275,8 +275,17 @@ async def test_a_vm_that_is_started_by_hand_holds_units_from_start_to_shutdown(s
         site.sim.end_guest(ACME, "web")
         await site.gone(ACME, claim["metadata"]["name"], vms.LATE)
         # KubeVirt keeps the instance and its finished pod for whoever wants to look.
-        assert (await site.found(kinds.VMIS, "web"))["status"]["phase"] == "Succeeded"
+        await sites.until(lambda: succeeded(site, "web"), vms.LATE, "the instance Succeeded")
         assert await site.booked() == {}
+
+
+async def succeeded(site, name):
+    return (await site.found(kinds.VMIS, name))["status"]["phase"] == "Succeeded"
+
+
+async def free(site, claim):
+    """Say whether no VM uses a claim."""
+    return await site.user(claim) == ""
 
 
 async def test_a_vm_that_reruns_on_failure_keeps_its_claim_through_crash_and_shutdown(site):
@@ -290,11 +299,7 @@ async def test_a_vm_that_reruns_on_failure_keeps_its_claim_through_crash_and_shu
     assert after["status"]["nodeName"] == node
     site.sim.end_guest(ACME, "web")
     await site.ended("web")
-
-    async def free():
-        return await site.user("c") == ""
-
-    await sites.until(free, vms.LATE, "c used by nobody")
+    await sites.until(lambda: free(site, "c"), vms.LATE, "c used by nobody")
     status = (await site.claim(ACME, "c"))["status"]
     assert (status["phase"], status["nodeName"]) == ("Bound", node)
     with pytest.raises(errors.Forbidden):
@@ -320,5 +325,5 @@ async def test_a_vm_that_is_halted_holds_nothing_and_a_deleted_one_gives_back_al
     (claim,) = await site.of_templates()
     await site.delete("web")
     await site.gone(ACME, claim["metadata"]["name"], vms.LATE)
+    await sites.until(lambda: free(site, "c"), vms.LATE, "c used by nobody")
     assert (await site.claim(ACME, "c"))["status"]["phase"] == "Bound"
-    assert await site.user("c") == ""

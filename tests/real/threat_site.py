@@ -39,6 +39,13 @@ def attacker(site: Site, tenant: str, role: str) -> Client:
     return site.admin.acting_as(f"system:serviceaccount:{home}:{home}", groups)
 
 
+async def home(site: Site, tenant: str, **quotas: int) -> None:
+    """Make a tenant where pods can be made, its budgets known: an order is taken by what is known."""
+    await site.tenant(tenant, **quotas)
+    await site.shown(tenant, "h100", **quotas)
+    await site.cp.namespace_ready(tenant)
+
+
 async def trust(site: Site, tenant: str) -> None:
     """Give the trusted person of a tenant every right in its namespace."""
     group = "rbac.authorization.k8s.io"
