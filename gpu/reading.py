@@ -8,14 +8,13 @@ claim is written to, so that the lost write cannot arrive after that (decision 1
 """
 
 import asyncio
-import bisect
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol, TypeVar, cast
 
-from gpu import outrun, world
+from gpu import echoes, outrun, world
+from gpu.echoes import Items, Own
 from gpu.errors import DecodeError
-from gpu.model import ordered
 from gpu.model.snapshot import Snapshot
 from gpu.objects import binders, claims, classes, config_maps, nodes, pods, workloads
 from gpu.objects.claims import GPUClaim
@@ -37,7 +36,6 @@ from gpu.settings import Settings
 from gpu.world import VIEWS, World
 
 T = TypeVar("T")
-Items = tuple[HasMeta, ...]
 
 _OWN: Final[Mapping[Kind, tuple[str, Callable[[Raw], HasMeta]]]] = {
     GPU_CLASSES: ("classes", classes.decode),
@@ -54,8 +52,6 @@ _OUTRUN: Final = frozenset({GPU_CLAIMS, PODS})
 """Kinds whose writes give units out: one that got no answer must not be executed later."""
 _NEWS: Final = ("claims", "pods", "vmis")
 """Fields of World whose objects are placed, let through, or free units by their end."""
-_MANY: Final = 16
-"""More than one object in so many is ours: one walk finds them sooner than as many searches."""
 
 
 class InThread(Protocol):
@@ -102,80 +98,6 @@ class Live:
 
 
 @dataclass(frozen=True, slots=True)
-class Own:
-    """What a write of ours, or a direct read, left behind; no item means that the uid is gone."""
-
-    uid: str
-    version: int = 0
-    item: HasMeta | None = None
-
-
-def overlay(
-    items: Items, own: Mapping[ObjectKey, Own], proved: int
-) -> tuple[Items, dict[ObjectKey, Own]]:
-    """Lay what we know over what the watch showed up to version `proved`, in key order.
-
-    Returns the items and the knowledge still needed: an answer until the watch has proved its
-    version, a deletion until the watch has dropped that uid.
-    """
-    if not own:
-        return items, {}
-    needed: dict[ObjectKey, Own] = {}
-    shown = list(items)
-    dropped: list[int] = []
-    added: list[HasMeta] = []
-    places = _places(items, own)
-    for key, known in own.items():
-        at = places.get(key)
-        if at is None:
-            if known.item is not None and proved < known.version:
-                needed[key] = known
-                added.append(known.item)
-        elif known.item is None:
-            if items[at].meta.uid == known.uid:
-                needed[key] = known
-                dropped.append(at)
-        elif items[at].meta.version < known.version:
-            needed[key] = known
-            shown[at] = known.item
-    for at in sorted(dropped, reverse=True):
-        del shown[at]
-    for item in added:
-        bisect.insort(shown, item, key=_key_of)
-    return tuple(shown), needed
-
-
-def _changed(before: Items, shown: Items) -> Iterator[tuple[ObjectKey, HasMeta | None]]:
-    """Yield what is there anew or says something else now, and None for what is no more, by key."""
-    gone, come = ordered.changes(before, shown)
-    left = {item.meta.key: item for item in gone}
-    for item in come:
-        if left.pop(item.meta.key, None) != item:
-            yield item.meta.key, item
-    for key in left:
-        yield key, None
-
-
-def _is_echo(shown: HasMeta | None, own: Own | None) -> bool:
-    """Say whether an object, or None where it is gone, is shown no newer than we know it."""
-    if own is None or shown is None or own.item is None:
-        return own is not None and own.item is None and (shown is None or own.uid == shown.meta.uid)
-    return own.uid == shown.meta.uid and shown.meta.version <= own.version
-
-
-def _places(items: Items, own: Mapping[ObjectKey, Own]) -> dict[ObjectKey, int]:
-    """Return where each object that we know of stands, of those that the watch showed."""
-    if len(own) * _MANY > len(items):
-        return {item.meta.key: at for at, item in enumerate(items) if item.meta.key in own}
-    found = {key: bisect.bisect_left(items, key, key=_key_of) for key in own}
-    return {key: at for key, at in found.items() if at < len(items) and items[at].meta.key == key}
-
-
-def _key_of(item: HasMeta) -> ObjectKey:
-    return item.meta.key
-
-
-@dataclass(frozen=True, slots=True)
 class _Glance:
     """What a pass starts from: references only, taken on the event loop in no time."""
 
@@ -191,7 +113,7 @@ class _Glance:
         items = dict(self.items)
         needed: dict[str, dict[ObjectKey, Own]] = {}
         for name, own in self.own.items():
-            items[name], needed[name] = overlay(items[name], own, self.proved[name])
+            items[name], needed[name] = echoes.overlay(items[name], own, self.proved[name])
         return _assemble(items, self.unreadable, self.last_good, self.unserved), needed
 
 
@@ -303,16 +225,14 @@ class FreshView:
         return self._reader.items(GPUClaim)
 
     def has_news(self) -> bool:
-        """Say whether the watch has shown anything to place or let go of since the last World.
-
-        What our own writes have made of an object is none. Costs a walk over kinds that have changed.
-        """
+        """Say whether the watch has shown anything to place or let go of since the last World."""
         return any(
-            not _is_echo(item, self._own.get(name, {}).get(key))
-            for name in _NEWS
-            for key, item in _changed(
-                self._last.items[name], cast("Items", self._reader.items(VIEWS[name]))
+            echoes.has_news(
+                self._last.items[name],
+                cast("Items", self._reader.items(VIEWS[name])),
+                self._own.get(name, {}),
             )
+            for name in _NEWS
         )
 
     async def _glance(self) -> _Glance:

@@ -49,13 +49,10 @@ class Memo:
     waiters: object = None
     """For `waiters`: everything that waits, and how its place is told."""
     records: Records = field(default_factory=Records)
-    """For phase `usage`; handed on from pass to pass."""
     restless: Restless = field(default_factory=Restless)
-    """For phase `attachments`; handed on too."""
     unseen: Restless = field(default_factory=Restless)
-    """For `sightings`; handed on too."""
     standing: StandingPods = field(default_factory=StandingPods)
-    """For phases `requests` and `gates`; handed on too."""
+    """These four are handed on from pass to pass: for `usage`, `attachments`, `sightings`, and for `gates`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -7,14 +7,15 @@ from typing import Any
 
 import pytest
 
-from gpu import reading, world
+from gpu import echoes, world
+from gpu.echoes import Own
 from gpu.objects import claims, config_maps
 from gpu.objects.claims import GPUClaim
 from gpu.objects.config_maps import ConfigMap
 from gpu.objects.kinds import CONFIG_MAPS, GPU_CLAIMS, Kind
 from gpu.objects.meta import ObjectKey
 from gpu.ports import Outcome
-from gpu.reading import FreshView, Live, Own
+from gpu.reading import FreshView, Live
 from gpu.settings import RawNames, Settings
 from gpu.units import ResourceName
 
@@ -161,7 +162,7 @@ OVERLAY = {
     ("shown", "own", "proved", "expected", "needed"), OVERLAY.values(), ids=OVERLAY
 )
 def test_overlay(shown, own, proved, expected, needed):
-    items, still = reading.overlay(shown, own, proved)
+    items, still = echoes.overlay(shown, own, proved)
     assert items == expected
     versions = [item.meta.resource_version for item in items]
     assert versions == [item.meta.resource_version for item in expected]
