@@ -27,6 +27,7 @@ async def site(binaries_built, tmp_path_factory):
         await opened.node("gpu-1", 4)
         await opened.offer("h100")
         await opened.tenant(TENANT, total=4)
+        await opened.shown(TENANT, "h100", total=4)
         for name in ("first", "second"):
             await opened.order(TENANT, name, "h100", 2)
             assert await opened.bound(TENANT, name) == "gpu-1"

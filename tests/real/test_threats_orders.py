@@ -48,9 +48,17 @@ async def in_force(site) -> bool:
         site.admin.create(kinds.GPU_CLAIMS, mark, dry_run=True),
         site.admin.create(kinds.PODS, threats.a_pod(A), dry_run=True),
         site.admin.create(kinds.VMIS, threats.a_vmi(A, "gpus"), dry_run=True),
+        site.admin.patch(
+            kinds.GPU_CLAIMS, "held", {"status": PLACEMENT}, A, subresource="status", dry_run=True
+        ),
     )
     found = [threats.guard(await threats.said(one)) for one in tries]
-    return found == ["policy claim-marks", "policy raw-names", "policy vmi-raw-names"]
+    return found == [
+        "policy claim-marks",
+        "policy raw-names",
+        "policy vmi-raw-names",
+        "policy placement",
+    ]
 
 
 @pytest_asyncio.fixture(autouse=True, loop_scope="module")
@@ -339,7 +347,12 @@ async def test_a_claim_kept_by_a_finalizer_of_its_own_counts_until_it_is_gone(si
     assert "is 4 and 4 are used" in words
     assert await threats.pool(site, A) == 4
     assert await site.booked() == {"gpu-1": 4}
-    assert await site.admin.get(kinds.WORKLOADS, "gpuclaim-kept", A)  # billed on
+
+    async def is_billed():
+        page = await site.admin.list_all(kinds.WORKLOADS, A)
+        return "gpuclaim-kept" in {one["metadata"]["name"] for one in page.items}
+
+    await sites.until(is_billed, 20, "billed on")
     await site.admin.patch(kinds.GPU_CLAIMS, "kept", {"metadata": {"finalizers": None}}, A)
     await site.gone(A, "kept", within=20)
 

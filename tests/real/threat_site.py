@@ -121,9 +121,9 @@ def a_vmi(tenant: str, *places: str) -> Json:
 
 
 def an_owner(kind: Kind, name: str, uid: str) -> Json:
-    """Return an owner reference as a controller sets it."""
+    """Return an owner reference as a controller sets it, but blocking nothing: that takes rights on the owner."""
     about = {"apiVersion": kind.api_version, "kind": kind.kind, "name": name, "uid": uid}
-    return {**about, "controller": True, "blockOwnerDeletion": True}
+    return {**about, "controller": True}
 
 
 async def held(site: Site) -> dict[str, int]:
