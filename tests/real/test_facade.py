@@ -7,6 +7,7 @@ import json
 import ssl
 from dataclasses import dataclass
 
+import aiohttp
 import pytest
 import pytest_asyncio
 from aiohttp import web
@@ -38,6 +39,7 @@ class Facade:
     host: StandIn
     runner: web.AppRunner
     before: dict
+    flags: tuple[str, ...]
 
     async def ask(self, path: str, method: str = "GET", **how) -> tuple[int, dict]:
         """Ask as a person of the tenant; kube-apiserver's own words are no JSON."""
@@ -71,10 +73,11 @@ async def facade(binaries_built, tmp_path_factory):
             before = await named(site, port)
             await chart.available(site.admin, takeover.HOST_API)
             ca = site.cp.pki.ext_ca.crt
-            flags = ("--host-options=facade", f"--host-url=https://localhost:{port}")
-            await site.product.start(flags=(*sites.FAST, *flags, f"--host-ca-file={ca}"))
+            url = f"--host-url=https://localhost:{port}"
+            flags = (*sites.FAST, "--host-options=facade", url, f"--host-ca-file={ca}")
+            await site.product.start(flags=flags)
             await site.product.available()
-            made = Facade(site, host, runner, before)
+            made = Facade(site, host, runner, before, flags)
             await sites.until(lambda: is_taken(made), 15, "the host's APIService taken")
             await chart.available(site.admin, takeover.HOST_API)
             yield made
@@ -162,7 +165,8 @@ async def has(form: console.Widget, text: str) -> bool:
 async def test_the_host_is_asked_as_who_asks_and_may_believe_us(facade):
     """It reviews our token, then asks whether we may act as that user: the chart says yes."""
     await facade.shows(BOTH)
-    asked = facade.host.asked[-1]
+    path = f"{ROOT}/namespaces/{TENANT}/options"  # kube-apiserver asks for itself now and then
+    asked = next(one for one in reversed(facade.host.asked) if one.path == path)
     assert asked.headers["Impersonate-User"] == f"somebody@{TENANT}"
     assert set(asked.headers.getall("Impersonate-Group")) == {
         f"{TENANT}-admin",
@@ -196,10 +200,65 @@ async def test_what_is_the_hosts_is_passed_on_writes_too(facade):
     )
     code, said = await facade.ask(RECORDED["get-unknown"]["request"]["path"])
     assert (code, said) == (404, RECORDED["get-unknown"]["body"])
-    found = await facade.site.cp.kubectl(
-        "api-resources", "--api-group=core.cozystack.io", "-o=name"
-    )
-    assert sorted(found.split()) == [f"{name}.core.cozystack.io" for name in sorted(KINDS)]
+
+    async def discovered():
+        found = await facade.site.cp.kubectl(
+            "api-resources", "--api-group=core.cozystack.io", "-o=name"
+        )
+        return sorted(found.split()) == [f"{name}.core.cozystack.io" for name in sorted(KINDS)]
+
+    # kube-apiserver reads the discovery of whom it has taken in when it likes.
+    await sites.until(discovered, 65, "the host's kinds discovered")
+
+
+SECOND = "replica-2"
+
+
+class Replicas:
+    """Both replicas, each asked at its own address."""
+
+    def __init__(self, facade: Facade, session: aiohttp.ClientSession) -> None:
+        pki = facade.site.cp.pki
+        pair = pki.pair("admin")
+        self.tls = ssl.create_default_context(cafile=str(pki.ext_ca.crt))
+        self.tls.load_cert_chain(pair.crt, pair.key)
+        self.product, self.session = facade.site.product, session
+
+    async def options(self, identity: str, query: str = "") -> tuple[int, dict]:
+        url = f"{self.product.replicas[identity].url}{ROOT}/namespaces/{TENANT}/options{query}"
+        async with self.session.get(url, ssl=self.tls) as answer:
+            return answer.status, await answer.json()
+
+
+async def test_two_replicas_are_one_facade(facade):
+    """Lists are the same at both, pages go on at the other; who is left keeps the host's APIService."""
+    product = facade.site.product
+    await product.start(SECOND, flags=facade.flags)
+    async with aiohttp.ClientSession() as session:
+        replicas = Replicas(facade, session)
+        _, first = await replicas.options("replica-1")
+        version = first["metadata"]["resourceVersion"]
+        code, second = await replicas.options(SECOND, f"?resourceVersion={version}")
+        assert (code, names(second)) == (200, BOTH)
+        _, page = await replicas.options("replica-1", "?limit=3")
+        code, rest = await replicas.options(SECOND, f"?continue={page['metadata']['continue']}")
+        if code == 410:  # it has not followed these for so long, and says how to go on
+            _, rest = await replicas.options(SECOND, f"?continue={rest['metadata']['continue']}")
+        assert names(page) + names(rest) == BOTH
+        await product.stop()
+        # As an upgrade of the host does: its APIService is written anew.
+        meta = {"annotations": facade.before["annotations"]}
+        anew = {"metadata": meta, "spec": facade.before["spec"]}
+        await facade.site.admin.patch(kinds.API_SERVICES, takeover.HOST_API, anew)
+        await sites.until(lambda: is_taken(facade), 25, "taken again by the replica that is left")
+        assert names((await replicas.options(SECOND))[1]) == BOTH
+        await product.start(flags=facade.flags)
+        await product.stop(SECOND)
+    await facade.shows(BOTH)
+
+
+def names(listed: dict) -> list[str]:
+    return [one["metadata"]["name"] for one in listed["items"]]
 
 
 async def test_ours_are_there_while_the_host_is_down_and_it_is_put_back_whole(facade):
