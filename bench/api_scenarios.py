@@ -1,21 +1,24 @@
 """What is measured of the served API, beside stored objects of the same content in the same run."""
 
 import asyncio
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from bench import api_stage, fan, load, passes, scrape, stats
-from bench.api_stage import READER, APIStage, ours, theirs
+from bench.api_stage import READER, APIStage, class_name, ours, theirs
 from bench.figures import Collected, Goal, Sense, Take
 from bench.load import Aim, Took
 from bench.scale import Scale
 from devcluster import product
+from gpu import keys
 from gpu.objects import kinds
 
 Say = Callable[[str], None]
 WIDTHS: Final = (1, 8, 64)
 WATCHERS: Final = (1000, 5000)
+_VERSION: Final = f"{keys.CATALOG_GROUP}/{keys.CATALOG_VERSION}"
 _TURNS: Final = 4
 """Requests on each connection, at least."""
 _TOLD: Final = 30.0
@@ -37,6 +40,9 @@ class _Read:
     plural: str
     name: str = ""
     everywhere: bool = False
+    widths: tuple[int, ...] = WIDTHS
+    reads: int | None = None
+    """At most so many, of what takes a CRD long."""
 
     @property
     def words(self) -> str:
@@ -49,15 +55,28 @@ class _Read:
 
 READS: Final = (
     _Read("options", "gpu"),
-    _Read("gpuoffers", api_stage.class_name(0)),
-    _Read("quotagates", api_stage.class_name(0)),
+    _Read("gpuoffers", class_name(0)),
+    _Read("quotagates", class_name(0)),
     _Read("options"),
     _Read("gpuoffers"),
     _Read("quotagates"),
     _Read("options", everywhere=True),
     _Read("gpuoffers", everywhere=True),
     _Read("quotagates", everywhere=True),
+    _Read("explanations", "waits"),
+    _Read("explanations"),
+    _Read("explanations", everywhere=True),
 )
+PLANS: Final = (
+    _Read(api_stage.PLANS, "api-0000", everywhere=True),
+    _Read(api_stage.PLANS, everywhere=True, widths=(1, 8), reads=20),
+)
+WHAT_IFS: Final = {
+    "a node lost": {"loseNode": {"nodeName": "api-0000"}},
+    "a budget lowered": {
+        "setBudget": {"tenant": READER, "key": keys.quota_key_of_class(class_name(0)), "to": 1}
+    },
+}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -69,13 +88,13 @@ class APIBench:
     say: Say
     got: Collected
 
-    async def reads(self, nodes: int) -> None:
+    async def reads(self, nodes: int, reads: Sequence[_Read] = READS) -> None:
         """Each path, each way, at each width; a copy's turn comes right before ours."""
         when = f"{nodes:,} nodes"
         for number in range(1, self.scale.rounds + 1):
             self.say(f"round {number} of {self.scale.rounds}: reads, {when}")
-            for read in READS:
-                for width in WIDTHS:
+            for read in reads:
+                for width in read.widths:
                     await self._read(read, width, when)
         memory = scrape.memory_mib(self.stage.base.process.pid)
         self.got.add(f"memory of the process after the reads, {when}", "MiB", [memory])
@@ -83,9 +102,9 @@ class APIBench:
     async def _read(self, read: _Read, width: int, when: str) -> None:
         through = self.stage.everywhere if read.everywhere else self.stage.through
         about = f"{width} in flight, {when}"
-        copy, _ = await self._timed(self.stage.everywhere, read.path(theirs), width)
+        copy, _ = await self._timed(through, read.path(theirs), width, read.reads)
         self._add(f"{read.words}, a CRD's, {about}", copy)
-        seen, spent = await self._timed(through, read.path(ours), width)
+        seen, spent = await self._timed(through, read.path(ours), width, read.reads)
         goal = HUNDREDTH if (read.name, width, when) == ("gpu", 1, "1,000 nodes") else None
         self._add(f"{read.words}, {about}", seen, goal)
         self._cpu(f"{read.words}, {about}", seen, spent)
@@ -107,14 +126,34 @@ class APIBench:
     def _cpu(self, name: str, took: Took, spent: float) -> None:
         self.got.add(f"{name}: CPU of the process", "ms", [1000 * spent / len(took.seconds)])
 
-    async def _timed(self, aim: Aim, path: str, width: int) -> tuple[Took, float]:
+    async def _timed(
+        self, aim: Aim, path: str, width: int, most: int | None = None
+    ) -> tuple[Took, float]:
         """Read a path, connections open and warm; returns what it took and the product's CPU seconds."""
         pid = self.stage.base.process.pid
         async with load.connected(aim, width) as pool:
             await pool.reads(path, width)
             before = scrape.cpu_seconds(pid)
-            took = await pool.reads(path, max(self.scale.reads, width * _TURNS))
+            count = max(min(self.scale.reads, most or self.scale.reads), width * _TURNS)
+            took = await pool.reads(path, count)
             return took, scrape.cpu_seconds(pid) - before
+
+    async def plans(self) -> None:
+        """The first reads of all drain plans after a change, which is when they are made; what-ifs."""
+        aim, pid = self.stage.everywhere, self.stage.base.process.pid
+        async with load.connected(aim, 1) as pool:
+            for number in range(self.scale.rounds + 1):
+                await self._change(f"plans, {number}")
+                await asyncio.sleep(_REST)
+                before = scrape.cpu_seconds(pid)
+                took = await pool.reads(ours(api_stage.PLANS), 1)
+                self._add("LIST drainplans after a change", took)
+                self._cpu("LIST drainplans after a change", took, scrape.cpu_seconds(pid) - before)
+            for about, change in WHAT_IFS.items():
+                sent = {"apiVersion": _VERSION, "kind": "WhatIf", "spec": change}
+                body = json.dumps(sent).encode()
+                await pool.reads(ours("whatifs"), 1, body)
+                self._add(f"POST whatifs, {about}", await pool.reads(ours("whatifs"), 20, body))
 
     async def watches(self) -> None:
         """Many watches direct: what they cost idle, and how soon all are told of a change."""
@@ -164,7 +203,7 @@ class APIBench:
 
     async def _change(self, text: str) -> None:
         patch = {"spec": {"description": text}}
-        await self.stage.base.api.patch(kinds.GPU_CLASSES, api_stage.class_name(0), patch)
+        await self.stage.base.api.patch(kinds.GPU_CLASSES, class_name(0), patch)
 
     async def starts(self) -> None:
         """Start to ready: Python, lists, and the first view of everything."""
@@ -201,7 +240,9 @@ async def measure(
         await bench.reads(few)
         say(f"{many:,} nodes")
         await stage.grow(many)
-        await bench.reads(many)
+        await stage.copy([api_stage.PLANS])
+        await bench.reads(many, READS + PLANS)
+        await bench.plans()
         await bench.watches()
     remarks += _REMARKS
 
@@ -212,7 +253,8 @@ PART: Final = "api"
 _REMARKS: Final = (
     (
         "API: through kube-apiserver unless a figure says direct; a CRD's objects are copies of ours, each "
-        "in its namespace; lists are of one tenant or of all; connections of the bench stay open, while "
+        "in its namespace, read by the same person; lists are of one tenant or of all; connections of the "
+        "bench stay open, while "
         "kube-apiserver keeps 25 to us and opens one more for each request beyond them"
     ),
     (

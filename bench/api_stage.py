@@ -5,14 +5,14 @@ import contextlib
 import functools
 import json
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from bench import stage
 from bench.flight import in_flight
 from bench.load import Aim
-from devcluster import control_plane, pki, plane, product, simulator, tenants
+from devcluster import chart, control_plane, pki, plane, product, simulator, tenants
 from gpu import keys
 from gpu.cluster import client, errors
 from gpu.objects import kinds
@@ -24,9 +24,12 @@ CLASSES: Final = 4
 UNITS: Final = 8
 """Units of a node, of one class."""
 CLAIMS: Final = 1000
-COPIED: Final = ("options", "gpuoffers", "quotagates")
+COPIED: Final = ("options", "gpuoffers", "quotagates", "explanations")
+PLANS: Final = "drainplans"
+"""One for each node: copied when all nodes are there."""
 _COPIES: Final = "copies.example.com"
 _CATALOG: Final = f"/apis/{keys.CATALOG_GROUP}/{keys.CATALOG_VERSION}"
+_RBAC: Final = {"apiGroup": "rbac.authorization.k8s.io"}
 _WIDTH: Final = 16
 _BOUND: Final = 180.0
 _POLL: Final = 0.25
@@ -38,7 +41,7 @@ class APIStage:
 
     base: stage.Stage
     through: Aim
-    """kube-apiserver, as a person of the reader's tenant."""
+    """kube-apiserver, as a person of the reader's tenant, who may read the copies there too."""
     everywhere: Aim
     """The same as the administrator."""
     direct: Aim
@@ -51,9 +54,9 @@ class APIStage:
         some = [_node(index) for index in range(there, nodes)]
         await in_flight(_WIDTH, (functools.partial(made.add, node) for node in some))
 
-    async def copy(self) -> None:
+    async def copy(self, plurals: Iterable[str] = COPIED) -> None:
         """Store what each of our lists has now as objects of a CRD, in the same namespaces."""
-        for plural in COPIED:
+        for plural in plurals:
             kind = await _copied_kind(self.base.api, plural)
             answer = await self.base.api.raw("GET", f"{_CATALOG}/{plural}", deadline=60)
             items = json.loads(answer.body)["items"]
@@ -93,6 +96,8 @@ async def api_stage(nodes: int, claims: int) -> AsyncIterator[APIStage]:
         await in_flight(_WIDTH, (functools.partial(add, one, _quotas()) for one in TENANTS[1:]))
         await cp.namespace_ready(READER)
         await _claims(base.api, claims)
+        await _orders_that_wait(base.api, running)
+        await _may_read_copies(base.api)
         yield made
 
 
@@ -163,6 +168,31 @@ async def _claims(admin: client.Client, count: int) -> None:
             await asyncio.sleep(_POLL)
 
 
+async def _orders_that_wait(admin: client.Client, running: product.Product) -> None:
+    """Have one order of each tenant wait: more units than a node has, taken unjudged."""
+    await running.configure(chart.UNATTENDED)
+
+    async def order(tenant: str) -> None:
+        spec = {"className": class_name(0), "count": UNITS + 1}
+        meta = {"name": "waits", "namespace": tenant}
+        await _soon(admin, kinds.GPU_CLAIMS, {"metadata": meta, "spec": spec})
+
+    await in_flight(_WIDTH, (functools.partial(order, tenant) for tenant in TENANTS))
+    await running.configure()
+
+
+async def _may_read_copies(admin: client.Client) -> None:
+    """Have the reader's tenant read copies as it reads ours: who asks is part of what a read costs."""
+    rules = [{"apiGroups": [_COPIES], "resources": ["*"], "verbs": ["get", "list"]}]
+    await admin.create(kinds.CLUSTER_ROLES, {"metadata": {"name": _COPIES}, "rules": rules})
+    binding = {
+        "metadata": {"name": _COPIES, "namespace": READER},
+        "roleRef": {**_RBAC, "kind": "ClusterRole", "name": _COPIES},
+        "subjects": [{**_RBAC, "kind": "Group", "name": tenants.group(READER)}],
+    }
+    await admin.create(tenants.ROLE_BINDINGS, binding)
+
+
 async def _soon(admin: client.Client, kind: Kind, body: dict[str, Any]) -> None:
     """Create an object that is refused until what it names is known."""
     async with asyncio.timeout(_BOUND):
@@ -177,10 +207,11 @@ async def _soon(admin: client.Client, kind: Kind, body: dict[str, Any]) -> None:
 
 async def _copied_kind(admin: client.Client, plural: str) -> Kind:
     kind = Kind(_COPIES, "v1", plural, f"Copied{plural.capitalize()}")
+    place = None if plural == PLANS else "default"
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     spec = {
         "group": _COPIES,
-        "scope": "Namespaced",
+        "scope": "Cluster" if plural == PLANS else "Namespaced",
         "names": {"plural": plural, "kind": kind.kind, "singular": f"copied{plural}"},
         "versions": [
             {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
@@ -190,7 +221,7 @@ async def _copied_kind(admin: client.Client, plural: str) -> Kind:
     async with asyncio.timeout(_BOUND):
         while True:
             try:
-                await admin.list(kind, "default", limit=1)
+                await admin.list(kind, place, limit=1)
             except errors.ApiError:
                 await asyncio.sleep(_POLL)
             else:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 from urllib.parse import urlsplit
 
-_OK: Final = b"HTTP/1.1 200"
+_OK: Final = (b"HTTP/1.1 200", b"HTTP/1.1 201")
 _END: Final = b"\r\n\r\n"
 _LENGTH: Final = b"content-length:"
 _CHUNKED: Final = b"transfer-encoding: chunked"
@@ -41,11 +41,16 @@ class Aim:
         loop = asyncio.get_running_loop()
         await loop.create_connection(lambda: protocol, parts.hostname, parts.port, ssl=self.tls)
 
-    def request(self, path: str) -> bytes:
-        """Return the bytes of a GET."""
-        lines = [f"GET {path} HTTP/1.1", f"Host: {urlsplit(self.url).netloc}"]
+    def request(self, path: str, body: bytes = b"") -> bytes:
+        """Return the bytes of a GET, or of a POST of JSON where there is a body."""
+        lines = [
+            f"{'POST' if body else 'GET'} {path} HTTP/1.1",
+            f"Host: {urlsplit(self.url).netloc}",
+        ]
         lines += [f"{name}: {value}" for name, value in self.headers.items()]
-        return "\r\n".join([*lines, "", ""]).encode()
+        if body:
+            lines += ["Content-Type: application/json", f"Content-Length: {len(body)}"]
+        return "\r\n".join([*lines, "", ""]).encode() + body
 
 
 @dataclass(slots=True)
@@ -72,13 +77,13 @@ class Pool:
         self._aim = aim
         self._opened = opened
 
-    async def reads(self, path: str, count: int) -> Took:
-        """GET a path `count` times, one at a time on each connection.
+    async def reads(self, path: str, count: int, body: bytes = b"") -> Took:
+        """GET a path `count` times, or POST a body there, one at a time on each connection.
 
-        Raises RuntimeError for any answer but 200.
+        Raises RuntimeError for any answer but 200 and 201.
         """
         took, left = Took([], 0.0, 0), iter(range(count))
-        loop, request = asyncio.get_running_loop(), self._aim.request(path)
+        loop, request = asyncio.get_running_loop(), self._aim.request(path, body)
         began = loop.time()
         async with asyncio.TaskGroup() as group:
             for reader, writer in self._opened:
@@ -114,7 +119,7 @@ async def _drain(
 
 
 async def answer(reader: asyncio.StreamReader) -> bytes:
-    """Read one answer's body. Raises RuntimeError unless it is 200."""
+    """Read one answer's body. Raises RuntimeError unless it is 200 or 201."""
     head = await reader.readuntil(_END)
     lines = head.lower()
     if _CHUNKED in lines:
