@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from devcluster import commands, tenants
+from devcluster import commands, errors, tenants
 from tests.real import site as sites
 
 TENANT: Final = "tenant-guest"
@@ -120,7 +120,15 @@ async def invited(directory: Path) -> AsyncIterator[Guest]:
         async def offered() -> bool:
             return len((await site.served(TENANT, "gpuoffers"))["items"]) == len(KNOWN)
 
+        async def discovered() -> bool:
+            with contextlib.suppress(errors.CommandError):
+                words = ("api-resources", "--api-group=catalog.gpu.cozystack.io", "-o=name")
+                return RESOURCE.rpartition("/")[2] in await guest.kubectl(KUBECTLS[0], *words)
+            return False
+
         await sites.until(offered, 20, "all classes offered")
+        # kube-apiserver reads the discovery of an aggregated server when it likes.
+        await sites.until(discovered, 75, "what is served discovered")
         yield guest
 
 
