@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 
 from gpu.model import (
     fit,
+    foreseen,
     gate_reasons,
     orders,
     reach,
@@ -111,7 +112,8 @@ def _judged(
     reaches = reach.by_record(draft)
     lost = snapshot.draft()
     Ahead(lost, reaches, {one.set_id for one in line.starts})
-    look = _Look(facts)
+    waiting = {one.key for one in line.starts}
+    look = _Look(lambda: foreseen.beside(draft, facts(), waiting))
     with draft.savepoint():
         for start in line.starts:
             where = reaches(start.found) if start.found else Reach()

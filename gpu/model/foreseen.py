@@ -5,6 +5,7 @@ answer until KubeVirt's own pod stands on the node, the foreseen one counts ther
 """
 
 from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -72,6 +73,16 @@ def launchers(draft: Draft, facts: Facts, seats: Iterable[Seat] = ()) -> Launche
     return Launchers(draft=draft, facts=facts)
 
 
+def beside(draft: Draft, facts: Facts, waiting: AbstractSet[ObjectKey]) -> Facts:
+    """Have promised launchers count in these facts, but those of VMs that are `waiting` at the gate.
+
+    Their launchers are judged themselves, and would be counted twice. Returns the facts.
+    """
+    for pod, node in outstanding(draft, facts, waiting):
+        facts.pin(pod, node)
+    return facts
+
+
 def launcher(request: BindRequest, namespace: str) -> Pod | None:
     """Return the launcher that a request tells of, if it does."""
     return foreseen.launcher(request.launcher, namespace, request.id)
@@ -85,14 +96,21 @@ def seat(claim: GPUClaim, request: BindRequest | None, node: NodeName | None) ->
     return (pod, node) if pod else None
 
 
-def outstanding(draft: Draft, facts: Facts) -> Iterator[Seat]:
-    """Yield the launchers that were promised a node and do not stand on it yet, each once."""
+def outstanding(
+    draft: Draft, facts: Facts, without: AbstractSet[ObjectKey] = frozenset()
+) -> Iterator[Seat]:
+    """Yield the launchers that were promised a node and do not stand on it yet, each once.
+
+    `without`: of no such VM.
+    """
     seen: set[tuple[str, str]] = set()
     for claim in draft.requested:
         request = claim.bind_request
         if request is None or not request.launcher or not bind_requests.is_promised(claim):
             continue
         key = (claim.meta.namespace, request.id)
+        if ObjectKey(claim.meta.namespace, request.vmi) in without:
+            continue
         if key in seen or _has_come(draft.snapshot, claim, facts):
             continue
         found = seat(claim, request, claim.node)

@@ -21,6 +21,7 @@ from gpu.model import (
     booking,
     coverage,
     fit,
+    foreseen,
     guests,
     reach,
     refusals,
@@ -85,7 +86,7 @@ def _gate(scene: Scene, found: tuple[Start, ...], waiting: dict[str, Waits]) -> 
         reaches=reaches,
         ahead=Ahead(scene.draft, reaches, own | scene.skip),
         waiting=waiting,
-        facts=scene.fit_facts(),
+        facts=foreseen.beside(scene.draft, scene.fit_facts(), {start.key for start in found}),
     )
 
 
