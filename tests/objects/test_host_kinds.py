@@ -190,6 +190,11 @@ def table_of(*entries, part="pciHostDevices"):
         pytest.param([("mellanox.com/cx6", "15b3:101e")], (), id="in lower case"),
         pytest.param([("samsung.com/nvme", "144D:A80A")], (), id="a disk"),
         pytest.param([("intel.com/x", "8086:56C0")], ("intel.com/x",), id="its maker has GPUs too"),
+        pytest.param([("intel.com/nic", "8086:1592")], (), id="a network card of such a maker"),
+        pytest.param([("intel.com/vf", "8086:154C")], (), id="a virtual function of one"),
+        pytest.param([("intel.com/x", "8086:FFFE")], ("intel.com/x",), id="a device nobody knows"),
+        pytest.param([("x.com/y", "10DE:1592")], ("x.com/y",), id="that id of another maker"),
+        pytest.param([("intel.com/x", "8086")], ("intel.com/x",), id="no device id"),
         pytest.param([("x.com/y", "FFFF:0001")], ("x.com/y",), id="a maker nobody knows"),
         pytest.param([("x.com/y", "")], ("x.com/y",), id="no selector"),
         pytest.param([("x.com/y", "mlx5")], ("x.com/y",), id="no PCI selector"),
@@ -198,7 +203,7 @@ def table_of(*entries, part="pciHostDevices"):
         ),
     ],
 )
-def test_a_permitted_device_counts_as_a_gpu_unless_its_maker_has_none(entries, gpus):
+def test_a_permitted_device_counts_as_a_gpu_unless_it_is_known_to_be_none(entries, gpus):
     found = table_of(*entries)
     assert found.gpus == gpus
     assert found.permitted == tuple(sorted({name for name, _ in entries})), "still permitted"
