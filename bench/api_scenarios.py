@@ -46,7 +46,7 @@ class _Read:
 
     @property
     def words(self) -> str:
-        place = " of all tenants" if self.everywhere else ""
+        place = " of all tenants" if self.everywhere and self.plural != api_stage.PLANS else ""
         return f"GET {self.plural} {self.name}" if self.name else f"LIST {self.plural}{place}"
 
     def path(self, of: Callable[[str, str, str], str]) -> str:
