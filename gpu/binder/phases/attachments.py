@@ -53,13 +53,7 @@ def changes_of(scene: Scene) -> Iterator[Change]:
 
 
 def _of_sets(scene: Scene, restless: Container[ObjectKey]) -> Iterator[Change]:
-    looking = evidence.witness(
-        scene.draft.snapshot,
-        scene.world.inventory,
-        scene.sightings,
-        scene.config.grace,
-        scene.now,
-    )
+    looking = scene.witness()
     # Phase gates looks at nothing while a claim cannot be read.
     at_gate = {} if scene.world.unreadable_claims else _at_gate(scene)
     for item in scene.draft.sets:

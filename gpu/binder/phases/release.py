@@ -26,13 +26,7 @@ def changes_of(scene: Scene) -> Iterator[Change]:
     deleted = [claim for claim in scene.draft.deleting if _is_held_back(claim)]
     if not deleted:
         return
-    looking = evidence.witness(
-        scene.draft.snapshot,
-        scene.world.inventory,
-        scene.sightings,
-        scene.config.grace,
-        scene.now,
-    )
+    looking = scene.witness()
     users: dict[tuple[ObjectKey, str], list[GPUClaim]] = {}
     for claim in scene.draft.attached:
         users.setdefault(_use_of(claim), []).append(claim)
