@@ -36,6 +36,7 @@ async def opened(directory: Path, **values: Any) -> AsyncIterator[sites.Site]:
         for tenant in (A, "tenant-b"):
             await site.tenant(tenant)
         await sites.until(lambda: in_force(site), 20, "the webhook and the policies in force")
+        await site.shown(A, "h100", "l40s")
         yield site
 
 
@@ -53,7 +54,7 @@ async def in_force(site: sites.Site) -> bool:
             await ask
         except errors.ApiError as error:
             said.append(error.message)
-    return len(said) == len(asks) and "cozystack-gpu-gate-policy" in said[1]
+    return len(said) == len(asks) and VMIS_SAY in said[0] and "cozystack-gpu-gate-policy" in said[1]
 
 
 def kubevirt(site: sites.Site) -> Client:

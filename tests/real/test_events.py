@@ -129,7 +129,7 @@ async def test_sigusr1_saves_the_next_pass_which_is_decided_alike_by_the_command
             break
     else:
         pytest.fail("none of the passes saved is one that decided something")
-    assert await told_by_log(site, "pass saved")
+    await sites.until(lambda: told_by_log(site, "pass saved"), 5, "the log tells of it")
 
 
 async def told_by_log(site, words):

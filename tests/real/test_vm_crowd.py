@@ -168,10 +168,19 @@ class Crowd:
         for each in waiting:
             assert each[0] == TIGHT or "OverBudget" not in why[each], (each, why[each])
             for name in self.on[each].held:
-                status = (await self.site.claim(each[0], name))["status"]
-                says = {it["type"]: it["status"] for it in status["conditions"]}
-                assert (status["phase"], says.get("Waiting")) == ("Bound", "True"), (name, status)
+                await self._waits(each[0], name)
         return Counter(reason for each in waiting for reason in why[each])
+
+    async def _waits(self, tenant, name):
+        """Wait until a held claim says that its VM waits."""
+        status = {}
+
+        async def says():
+            status.update((await self.site.claim(tenant, name))["status"])
+            said = {it["type"]: it["status"] for it in status["conditions"]}
+            return (status["phase"], said.get("Waiting")) == ("Bound", "True")
+
+        await sites.until(says, vms.LATE, lambda: f"{name} Bound and Waiting: {status}")
 
     async def _reasons(self):
         """Return the reasons of Warnings about instances that are there, by VM."""
