@@ -173,9 +173,7 @@ class Table:
                 if step.goes and step.to is not None:
                     move(self._draft, step.departure, step.to)
                     one, to = step.departure, step.to
-                    told[one.item.id] = _planned(
-                        name, one, Outcome.MOVE, to, at_once=not is_second
-                    )
+                    told[one.item.id] = _planned(name, one, Outcome.MOVE, to, at_once=not is_second)
             apart = {*told, *(step.departure.item.id for step in held_back)}
             left = [one for one in left if one.item.id not in apart]
             if tally.held_back:
