@@ -239,6 +239,7 @@ async def test_with_the_feature_off_a_claim_is_let_go_when_its_pod_has_ended(sit
 
 async def test_a_namespace_goes_though_the_product_was_away_while_its_pods_ended(site, node):
     await site.tenant("tenant-going")
+    await site.cp.namespace_ready("tenant-going")
     start = await a_guest(site, "going", "tenant-going")
     await site.product.stop()
     await site.admin.delete(kinds.NAMESPACES, "tenant-going")
