@@ -2,8 +2,9 @@
 
 import asyncio
 import functools
+import itertools
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -18,6 +19,8 @@ from gpu.world import World
 
 _AT_ONCE: Final = 8
 """Lists computed before a pass that waits for the thread gets it: 10 to 20 ms."""
+_PIECE: Final = 16
+"""The same of rows of a list that makes them one by one, each of which takes a millisecond."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,21 +165,49 @@ async def compute(
     made = Computed(published)
     for begin in range(0, len(stale), _AT_ONCE):
         some = stale[begin : begin + _AT_ONCE]
-        await in_thread(functools.partial(_each, some, made, enabled=enabled))
+        for one in await in_thread(functools.partial(_each, some, made, enabled=enabled)):
+            while await in_thread(functools.partial(_more, one, made)):
+                pass
     for feed, found in merged.items():
         await in_thread(functools.partial(_whole, feed, found, made))
     return made
 
 
-def _each(feeds: Iterable[Feed], made: Computed, *, enabled: bool) -> None:
-    """Note the next state of each feed."""
-    published = made.published
+@dataclass(frozen=True, slots=True)
+class _Long:
+    """A list whose rows are made one by one, and those made so far."""
+
+    feed: Feed
+    rest: Iterator[Row]
+    rows: list[Row] = field(default_factory=list)
+
+
+def _each(feeds: Iterable[Feed], made: Computed, *, enabled: bool) -> list[_Long]:
+    """Note the next state of each feed; returns those whose rows are still to be made."""
+    published, long = made.published, []
     for feed in feeds:
         try:
             rows = feed.resource.rows(published.world, feed.namespace) if enabled else ()
-            made.states[feed] = _next(feed, rows, published)
+            if isinstance(rows, tuple):
+                made.states[feed] = _next(feed, rows, published)
+            else:
+                long.append(_Long(feed, rows))
         except Exception as error:  # noqa: BLE001 -- one list's fault must not end the others
             made.failed[feed] = error
+    return long
+
+
+def _more(one: _Long, made: Computed) -> bool:
+    """Make some more rows of a feed, and its next state of the last; says whether more are to come."""
+    try:
+        some = list(itertools.islice(one.rest, _PIECE))
+        one.rows.extend(some)
+        if len(some) == _PIECE:
+            return True
+        made.states[one.feed] = _next(one.feed, tuple(one.rows), made.published)
+    except Exception as error:  # noqa: BLE001 -- one list's fault must not end the others
+        made.failed[one.feed] = error
+    return False
 
 
 def _next(feed: Feed, rows: tuple[Row, ...], published: Published) -> State | None:

@@ -1,7 +1,7 @@
 """Resource: names, scope, verbs, columns, and the rows it shows of a world."""
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -47,15 +47,16 @@ def no_rows(world: World, namespace: str) -> tuple[Row, ...]:
 class Resource:
     """One served resource: objects that are read, or a question that is posted and answered.
 
-    `rows` gives a namespace's objects in any order; it reads nothing but the world it is given, and
-    so does `answer`, of a question whose body fits the served schema.
+    `rows` gives a namespace's objects in any order, one by one where each takes long, so that others get
+    the thread in between; it reads nothing but the world it is given, and so does `answer`, of a question
+    whose body fits the served schema.
     """
 
     plural: str
     singular: str
     kind: str
     description: str
-    rows: Callable[[World, str], tuple[Row, ...]] = no_rows
+    rows: Callable[[World, str], tuple[Row, ...] | Iterator[Row]] = no_rows
     answer: Answers | None = None
     """Of what is only created, as SubjectAccessReview is: nothing is stored."""
     short_names: tuple[str, ...] = ()

@@ -21,13 +21,13 @@ _FIELDS: Final = {
 }
 
 
-def rows(config: Config, world: World, namespace: str) -> tuple[Row, ...]:
-    """Return the plan of every GPU node, by the guard and the rules that this process runs with."""
+def rows(config: Config, world: World, namespace: str) -> Iterator[Row]:
+    """Yield the plan of every GPU node, by the guard and the rules that this process runs with."""
     del namespace
     if world.unreadable_claims:  # nothing is placed meanwhile: any of them may belong to any set
-        return ()
+        return
     about = Circumstances(guard=config.guard, running=config.running_guests, binders=world.binders)
-    return tuple(_row(plan) for plan in drain_plan.plans(world.snapshot, about))
+    yield from map(_row, drain_plan.plans(world.snapshot, about))
 
 
 def _row(plan: Plan) -> Row:
@@ -123,7 +123,7 @@ def _sets(count: int, one: str, several: str) -> str:
 def resource(config: Config) -> base.Resource:
     """Return the resource as a process with this configuration serves it."""
 
-    def of(world: World, namespace: str) -> tuple[Row, ...]:
+    def of(world: World, namespace: str) -> Iterator[Row]:
         return rows(config, world, namespace)
 
     return base.Resource(

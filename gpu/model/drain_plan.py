@@ -96,10 +96,10 @@ class Circumstances:
     binders: tuple[GPUBinder, ...] = ()
 
 
-def plans(snapshot: Snapshot, about: Circumstances) -> tuple[Plan, ...]:
-    """Return the plan of every GPU node: one that serves a class, or on which something is held."""
+def plans(snapshot: Snapshot, about: Circumstances) -> Iterator[Plan]:
+    """Yield the plan of every GPU node: one that serves a class, or on which something is held."""
     table = Table(snapshot, about)
-    return tuple(table.plan(node) for node in sorted(table.nodes()))
+    return (table.plan(node) for node in sorted(table.nodes()))
 
 
 class Table:

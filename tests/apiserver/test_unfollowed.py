@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from apiserver import resources
 from apiserver.resources import base
 from gpu.config import Config, Guard
@@ -33,6 +35,42 @@ async def test_what_is_read_and_not_watched_is_not_computed_at_each_change():
     assert [item.row.body["spec"]["text"] for item in state.items] == ["y"]
 
 
+async def test_a_list_whose_rows_take_long_leaves_the_thread_to_others_now_and_then():
+    turns = []
+
+    async def in_thread(work):
+        turns.append(0)
+        return work()
+
+    def rows(world, namespace):
+        for row in fakes.words(world, namespace):
+            turns[-1] += 1
+            yield row
+
+    long = base.Resource(plural="plans", singular="p", kind="P", description="", rows=rows)
+    words = {f"w{number}": "x" for number in range(40)}
+    async with running(
+        fakes.FakeSource(fakes.words_world(tenant_a=words)), in_thread=in_thread
+    ) as projection:
+        _, state, _ = await projection.read(long, "tenant-a")
+    assert len(state.items) == 40
+    assert [made for made in turns if made] == [16, 16, 8]
+
+
+async def test_rows_that_fail_half_way_fail_the_list_and_no_other():
+    def rows(world, namespace):
+        yield from fakes.words(world, namespace)
+        raise RuntimeError("bug")
+
+    broken = base.Resource(plural="plans", singular="p", kind="P", description="", rows=rows)
+    source = fakes.FakeSource(fakes.words_world(tenant_a={"a": "x"}))
+    async with running(source) as projection:
+        with pytest.raises(RuntimeError, match="bug"):
+            await projection.read(broken, "tenant-a")
+        _, state, _ = await projection.read(WORDS, "tenant-a")
+    assert len(state.items) == 1
+
+
 def test_drain_plans_go_by_the_guard_of_the_process():
     world = World(
         classes=(a_class(),),
@@ -44,5 +82,5 @@ def test_drain_plans_go_by_the_guard_of_the_process():
     held_back = {}
     for name, table in (("default", resources.RESOURCES), ("own", resources.served(config))):
         (plans,) = [one for one in table if one.plural == "drainplans"]
-        held_back[name] = plans.rows(world, "")[0].body["status"]["guard"]["heldBack"]
+        held_back[name] = next(iter(plans.rows(world, ""))).body["status"]["guard"]["heldBack"]
     assert held_back == {"default": 0, "own": 2}

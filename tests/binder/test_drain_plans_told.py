@@ -73,8 +73,9 @@ async def test_every_set_on_the_node_is_told_once_and_nothing_is_changed_by_tell
     rig = drains.rig_of(cluster)
     await rig.until_still()
     world = drains.world(rig)
-    before = drain_plan.plans(world.snapshot, Circumstances(guard=rig.config.guard))
-    again = drain_plan.plans(world.snapshot, Circumstances(guard=rig.config.guard))
+    about = Circumstances(guard=rig.config.guard)
+    before = list(drain_plan.plans(world.snapshot, about))
+    again = list(drain_plan.plans(world.snapshot, about))
     assert before == again
     for plan in before:
         on_it = {
