@@ -38,6 +38,7 @@ async def control_plane(
     *,
     aggregator_routing: bool = False,
     node_lifecycle: bool = False,
+    guarded_owners: bool = False,
     audit: bool = False,
 ) -> AsyncIterator[plane.ControlPlane]:
     """Run a control plane for the length of the block; its processes die with ours, however it ends.
@@ -46,7 +47,10 @@ async def control_plane(
     raised. In a given one, logs and certificates are kept, etcd's data is not.
     """
     options = components.Options(
-        aggregator_routing=aggregator_routing, node_lifecycle=node_lifecycle, audit=audit
+        aggregator_routing=aggregator_routing,
+        node_lifecycle=node_lifecycle,
+        guarded_owners=guarded_owners,
+        audit=audit,
     )
     built = await binaries.build()
     own = directory is None

@@ -235,13 +235,15 @@ async def opened(
     flags: Sequence[str] = FAST,
     start: bool = True,
     values: Mapping[str, Any] | None = None,
+    guarded_owners: bool = False,
 ) -> AsyncIterator[Site]:
     """Bring up a plane of one's own with the product installed, and running unless told not to.
 
     `values` are of the chart: `chart.ORDERS_WAIT` for a story of orders that wait, or that are made
     while nobody is up to judge them.
     """
-    async with control_plane.control_plane(directory) as cp, cp.admin() as admin:
+    made = control_plane.control_plane(directory, guarded_owners=guarded_owners)
+    async with made as cp, cp.admin() as admin:
         found = await product.install(cp, admin, values=values)
         site = Site(cp, found, admin, simulator.Simulator(admin))
         if start:

@@ -153,7 +153,7 @@ def now():
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def plane(binaries_built, tmp_path_factory):
-    async with sites.opened(tmp_path_factory.mktemp("gates")) as opened:
+    async with sites.opened(tmp_path_factory.mktemp("gates"), guarded_owners=True) as opened:
         await opened.offer("h100")
         await opened.tenant(T, h100=8)
         yield opened

@@ -20,7 +20,8 @@ MONITOR = keys.WORKLOAD_MONITOR_LABEL
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def site(binaries_built, tmp_path_factory):
-    async with sites.opened(tmp_path_factory.mktemp("usage"), values=chart.ORDERS_WAIT) as opened:
+    directory, values = tmp_path_factory.mktemp("usage"), chart.ORDERS_WAIT
+    async with sites.opened(directory, values=values, guarded_owners=True) as opened:
         await opened.node("gpu-1", 32)
         await opened.offer("h100")
         yield opened
