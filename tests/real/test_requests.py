@@ -86,9 +86,8 @@ async def test_a_start_without_room_is_refused_on_the_vm_and_leaves_nothing(site
     assert await site.hold("most", "l40s", 3) == "gpu-3"
     await site.hold("pair", "h100", 2)
     await site.make("late", [held("pair"), unit("l40s", "x"), unit("l40s", "y")])
-    words = await site.refused("late")
+    words = await site.refused("late", "l40s")
     assert 'webhook "vmis.gpu.cozystack.io" denied the request: VM late: ' in words
-    assert "l40s" in words
     assert not await site.found(kinds.VMIS, "late")
     await site.strategy("late", "Halted")
     await nothing_left(site, "pair")
@@ -98,7 +97,7 @@ async def test_a_start_without_room_is_refused_on_the_vm_and_leaves_nothing(site
 async def test_a_refused_vm_runs_once_there_is_room_and_it_is_started_again(site):
     await site.hold("most", "l40s", 4)
     await site.make("late", [unit("l40s")])
-    assert "l40s" in await site.refused("late")
+    await site.refused("late", "l40s")
     await site.stop("late")
     await site.give_back("most")
     await site.start("late")
@@ -111,8 +110,7 @@ async def test_a_refused_vm_runs_once_there_is_room_and_it_is_started_again(site
 async def test_a_budget_refuses_before_anybody_is_asked(site):
     await site.hold("all", "h100", 4)
     await site.make("more", [unit()])
-    words = await site.refused("more")
-    assert "gpu.cozystack.io/h100" in words
+    await site.refused("more", "gpu.cozystack.io/h100")
     await nothing_left(site, "all")
 
 
@@ -127,7 +125,7 @@ async def test_of_two_vms_that_race_for_the_last_unit_one_runs_and_one_is_refuse
 
     (winner,) = await sites.until(running, vms.LATE, "one of the two Running")
     (loser,) = names - {winner["metadata"]["name"]}
-    assert "l40s" in await site.refused(loser)
+    await site.refused(loser, "l40s")
     assert not await site.found(kinds.VMIS, loser)
     assert await site.booked() == {"gpu-3": 4}
 
@@ -162,10 +160,9 @@ async def test_a_vm_is_pinned_to_the_one_node_that_takes_all_of_it(site):
 async def test_a_vm_that_no_node_takes_is_refused_saying_what_it_lacks(site):
     await site.make("big", [], domain=guest(unit(), **asks("65")))
     await site.make("away", [unit()], nodeSelector={"kubernetes.io/hostname": "gpu-3"})
-    words = await site.refused("big")
-    assert "of 2 nodes: 2 lack CPU" in words
+    words = await site.refused("big", "of 2 nodes: 2 lack CPU")
     assert "it asks for 65 CPU" in words
-    assert "of 2 nodes: 2 are left out by its node selector" in await site.refused("away")
+    await site.refused("away", "of 2 nodes: 2 are left out by its node selector")
     for name in ("big", "away"):
         await site.strategy(name, "Halted")
     await nothing_left(site)

@@ -225,7 +225,7 @@ async def test_a_clone_names_the_same_claim_and_has_it_only_while_the_first_is_o
     await site.start("web")
     await site.runs("web")
     await site.start("twin")
-    assert "claim c is used by VM web" in await site.refused("twin")
+    await site.refused("twin", "claim c is used by VM web")
     await site.stop("web")
     await site.stop("twin")  # a start is tried at once, a retry only after a while
     await site.start("twin")

@@ -44,7 +44,7 @@ async def taken_by(site, claim, uid):
 
 async def test_kubevirt_came_after_the_product_and_its_vms_are_judged_and_run(site):
     await site.make("raw", [starts.gpu(vms.H100)])
-    assert "is a raw GPU resource name" in await site.refused("raw")
+    await site.refused("raw", "is a raw GPU resource name")
     await site.make("web", [unit()])
     await site.runs("web")
 
@@ -101,7 +101,7 @@ async def test_one_of_two_vms_that_race_for_a_claim_gets_it(site):
 
     (winner,) = await sites.until(running, vms.LATE, "one of the two Running")
     (loser,) = set(names) - {winner["metadata"]["name"]}
-    said = await site.refused(loser)
+    said = await site.refused(loser, "claim c is ")
     assert f"claim c is used by VM {winner['metadata']['name']}" in said or "kept for VM" in said
     assert (await attached(site, "c"))["uid"] == winner["metadata"]["uid"]
 

@@ -97,7 +97,7 @@ async def test_a_claim_that_a_pool_names_is_used_by_one_of_its_vms(site):
 
     one = await sites.until(user, vms.LATE, "one VM of the pool running with c")
     (other,) = {"farm-0", "farm-1"} - {one}
-    assert "claim c is " in await site.refused(other)
+    await site.refused(other, "claim c is ")
     assert (await site.found(kinds.VMIS, one))["status"]["nodeName"] == node
 
 

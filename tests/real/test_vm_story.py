@@ -58,7 +58,7 @@ async def test_a_second_vm_of_the_same_claim_is_refused_until_the_first_stops(si
     await site.make("first", [held("training")])
     await site.runs("first")
     await site.make("second", [held("training")])
-    assert "claim training is used by VM first" in await site.refused("second")
+    await site.refused("second", "claim training is used by VM first")
     await site.stop("first")
     await site.stop("second")  # KubeVirt tries ever more slowly; a start is tried at once
     await site.start("second")

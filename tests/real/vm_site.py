@@ -152,15 +152,22 @@ class VmSite(sites.Site):
 
         return str(await sites.until(note, LATE, lambda: f"Event {reason} on {name}: {seen}"))
 
-    async def refused(self, name: str, tenant: str = ACME) -> str:
-        """Wait until a VM says that its start is refused; return the words."""
+    async def refused(self, name: str, saying: str = "", tenant: str = ACME) -> str:
+        """Wait until a VM says that its start is refused, in words with these among them; return them.
+
+        KubeVirt says there whatever its last try met, an error that passes as well.
+        """
+        last = ""
 
         async def words() -> str:
+            nonlocal last
             vm = await self.found(kinds.VMS, name, tenant)
             found = (vm.get("status") or {}).get("conditions") or []
-            return next((it["message"] for it in found if it["type"] == "Failure"), "")
+            last = next((it["message"] for it in found if it["type"] == "Failure"), "")
+            return last if saying in last else ""
 
-        return str(await sites.until(words, LATE, f"the refusal on VM {name}"))
+        what = f"{saying!r} in the refusal on VM {name}"
+        return str(await sites.until(words, LATE, lambda: f"{what}, it says {last!r}"))
 
     async def user(self, claim: str, tenant: str = ACME) -> str:
         """Return the name of the VM that a claim is attached to; empty where none is."""
