@@ -2,15 +2,24 @@
 
 import bisect
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Any, Final, cast
 
 from gpu.model import ordered
+from gpu.objects.binders import GPUBinder
+from gpu.objects.classes import GPUClass
 from gpu.objects.meta import HasMeta, ObjectKey
+from gpu.objects.nodes import GPUNode
 
 Items = tuple[HasMeta, ...]
 _MANY: Final = 16
 """More than one object in so many is ours: one walk finds them sooner than as many searches."""
+_OURS: Final[Mapping[type, tuple[str, ...]]] = {
+    GPUClass: ("status",),
+    GPUNode: ("resources",),
+    GPUBinder: ("term", "holder", "settings", "conditions"),
+}
+"""Of kinds whose numbers are written with no version named: what is the leader's alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +66,19 @@ def overlay(
     return tuple(shown), needed
 
 
+def is_merged(before: HasMeta | None, answer: HasMeta) -> bool:
+    """Say whether the answer of a write shows what somebody else had written since we read the object.
+
+    A write that names no version succeeds all the same. Finalizers are put on and off with one named.
+    """
+    fields = _OURS.get(type(answer))
+    if before is None or fields is None:
+        return False
+    ours: dict[str, Any] = {name: getattr(answer, name) for name in fields}
+    meta = replace(before.meta, finalizers=answer.meta.finalizers)
+    return bool(replace(cast("Any", before), meta=meta, **ours) != answer)
+
+
 def has_news(before: Items, shown: Items, own: Mapping[ObjectKey, Own]) -> bool:
     """Say whether anything is there anew, says something else or is no more, which we do not know.
 
@@ -75,6 +97,12 @@ def _is_echo(shown: HasMeta, own: Own | None) -> bool:
     if own is None or own.uid != shown.meta.uid:
         return False
     return own.item is None or shown.meta.version <= own.version
+
+
+def find(items: Items, key: ObjectKey) -> HasMeta | None:
+    """Return the object of a key, of items in key order."""
+    at = bisect.bisect_left(items, key, key=_key_of)
+    return items[at] if at < len(items) and items[at].meta.key == key else None
 
 
 def _places(items: Items, own: Mapping[ObjectKey, Own]) -> dict[ObjectKey, int]:

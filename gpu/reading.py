@@ -133,6 +133,8 @@ class FreshView:
         self._last_good = Settings()
         self._seen: dict[str, int] = {}
         self._last = _Glance({}, {}, {}, frozenset(), self._last_good)
+        self._merged = False
+        """An answer since the last World shows what somebody else wrote as well."""
         self._settling = asyncio.Lock()
 
     async def begin(self) -> int:
@@ -172,6 +174,9 @@ class FreshView:
             if kind == GPU_CLAIMS:
                 self._unreadable[key] = int(meta.get("resourceVersion", 0))
             return
+        known = self._own[name].get(key)
+        before = known.item if known else echoes.find(self._last.items.get(name, ()), key)
+        self._merged |= echoes.is_merged(before, item)
         self._own[name][key] = Own(item.meta.uid, item.meta.version, item)
 
     def gone(self, kind: Kind, key: ObjectKey, uid: str) -> None:
@@ -203,6 +208,7 @@ class FreshView:
     async def world(self, in_thread: InThread = asyncio.to_thread) -> World:
         """Settle what is in doubt, then return a World not older than any own write."""
         glance = await self._glance()
+        self._merged = False
         made, needed = await in_thread(glance.world)
         for name, known in glance.own.items():
             # What another pass wrote meanwhile is not in it, and is needed still.
@@ -251,11 +257,14 @@ class FreshView:
             unserved=_unserved(self._reader),
         )
 
-    async def expected(self, in_thread: InThread = asyncio.to_thread) -> World:
+    async def expected(self, in_thread: InThread = asyncio.to_thread) -> World | None:
         """Return the last World with our own writes since then: what their events will show.
 
-        A later World equal to it is an echo. Call it before anything else is read.
+        A later World equal to it is an echo. None where an answer shows more than our write: nobody has
+        looked at that yet. Call it before anything else is read.
         """
+        if self._merged:
+            return None
         own = {name: dict(known) for name, known in self._own.items()}
         glance = replace(self._last, own=own, last_good=self._last_good)
         made, _ = await in_thread(glance.world)
