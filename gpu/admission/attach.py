@@ -151,14 +151,23 @@ class Attachments:
         )
 
     async def _forerunners(self, attempt: Attempt, claim: GPUClaim) -> tuple[AttachedPod, ...]:
-        """Return launchers that nobody noted of a VMI that had the claim's id, and came and went unseen."""
+        """Return launchers that nobody noted of a VMI that had the claim's id, and came and went unseen.
+
+        Raises FailedError when one of them cannot be read.
+        """
         before, asked = claim.attached_to, attempt.asked
         if before is None or before.uid or before.vmi != asked.name or attempt.mine is not None:
             return ()
         if not bind_requests.is_promised(claim):
             return ()
         noted = {pod.uid for pod in before.pods}
-        found = await forerunners.of(self._writer, asked.namespace, asked.name)
+        try:
+            found = await forerunners.of(self._writer, asked.namespace, asked.name)
+        except DecodeError as error:
+            said = (
+                f"a launcher of VM {asked.title} cannot be read: {error}; delete it and try again"
+            )
+            raise FailedError(review.unavailable(said)) from error
         return tuple(pod for pod in found if pod.uid not in noted)
 
     def _id(self, attempt: Attempt, claim: GPUClaim) -> str:

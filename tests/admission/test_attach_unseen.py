@@ -3,6 +3,8 @@
 import pytest
 
 from gpu import keys
+from gpu.cluster import errors
+from gpu.errors import DecodeError
 from gpu.model.signs import UNSEEN
 from gpu.objects import kinds
 from tests import builders
@@ -75,3 +77,38 @@ async def test_an_id_that_a_vmi_had_which_came_and_went_unseen_is_spent(pod, is_
     assert pods.get("p") == ("n1" if is_spent else None)
     (claim,) = site.raw(kinds.GPU_CLAIMS)
     assert bool(claim["status"].get("bindRequest")) is not is_spent
+
+
+def looks(site, *answers):
+    """Have the next looks at pods end so: an error, or None for what is there."""
+    left, list_all = list(answers), site.api.list_all
+
+    async def looked(kind, namespace=None, **which):
+        error = left.pop(0) if kind == kinds.PODS and left else None
+        if error is not None:
+            raise error
+        return await list_all(kind, namespace, **which)
+
+    site.api.list_all = looked
+    return left
+
+
+async def test_a_look_at_pods_that_got_no_answer_is_made_again():
+    site = Site()
+    promised(site, since=0, admission="id-old")
+    a_launcher(site)
+    left = looks(site, errors.Unreachable("the line was cut", sent=True))
+    assert ids(await site.start()) == {"c": "id-0"}
+    assert left == []
+
+
+async def test_a_launcher_that_cannot_be_read_refuses_the_start_in_words_and_nothing_is_written():
+    site = Site()
+    promised(site, since=0, admission="id-old")
+    before = site.raw(kinds.GPU_CLAIMS)
+    looks(site, DecodeError("spec", "cannot be read"))
+    response = await site.start()
+    assert not response["allowed"]
+    assert "cannot be read" in response["status"]["message"]
+    assert "try again" in response["status"]["message"]
+    assert site.raw(kinds.GPU_CLAIMS) == before

@@ -15,6 +15,8 @@ from tests.apiserver import fakes
 from tests.apiserver.described import Description
 from tests.builders import L40, a_claim, a_class, a_namespace, a_node, a_world
 
+pytestmark = pytest.mark.long  # thousands of requests
+
 DAILY = 500
 """Requests of each kind in a sampled run; `--full` makes every one."""
 IN_FLIGHT = 32
