@@ -85,6 +85,10 @@ full: build-binaries ## All tests, sampled ones whole (docs/testing.md)
 	@$(BIN)/pytest --full -n auto --dist=worksteal -m "not real" --ignore=tests/real $(T) || [ $$? -eq $(NO_TESTS) ]
 	@$(BIN)/pytest --full -m real $(T) || [ $$? -eq $(NO_TESTS) ]
 
+.PHONY: shake
+shake: build-binaries ## Tests while their processes are slowed and stopped: finds what is read too early; ARGS="--seed 7"
+	@$(BIN)/python -m tests.shaking $(ARGS) -p no:cacheprovider $(T)
+
 .PHONY: bench
 bench: build-binaries ## Figures on a real control plane, with their spread; ARGS=--help for choices
 	@$(BIN)/python -m bench $(ARGS)

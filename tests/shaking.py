@@ -1,0 +1,108 @@
+"""Runs tests while their processes are slowed and stopped in turn: finds what is read too early.
+
+A test that reads once what somebody else writes a moment later passes on a quiet machine for
+months. Here the moment is made long: every process under the tests' own, except etcd and
+kube-apiserver, which all others wait for, is now and then slowed (it runs a few milliseconds in
+many) or stopped for up to a second and a half, each by dice of its own; so is pytest itself,
+which simulates kubelets. Figures taken meanwhile mean nothing.
+
+    make shake T=tests/real/test_orders.py ARGS="--seed 7"
+"""
+
+import argparse
+import asyncio
+import contextlib
+import os
+import random
+import secrets
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+SPARED = ("etcd", "kube-apiserver", "kubectl", "helm", "setpriv", "sh", "bash")
+"""Beginnings of names; built binaries carry a digest behind theirs."""
+LOOK = 0.25
+"""Seconds between two looks for processes that came."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="shaking", description=__doc__)
+    parser.add_argument("--seed", type=int, default=secrets.randbelow(2**32))
+    chosen, for_pytest = parser.parse_known_args()
+    sys.stdout.write(f"shaken by --seed {chosen.seed}\n")
+    sys.stdout.flush()
+    sys.exit(asyncio.run(shaken(chosen.seed, for_pytest)))
+
+
+async def shaken(seed: int, arguments: list[str]) -> int:
+    """Run pytest with its processes shaken; returns its exit code. All are let go on at the end."""
+    tests = await asyncio.create_subprocess_exec(sys.executable, "-m", "pytest", *arguments)
+    async with asyncio.TaskGroup() as group:
+        shaking = group.create_task(_shake_all(tests.pid, seed))
+        code = await tests.wait()
+        shaking.cancel()
+    return code
+
+
+async def _shake_all(root: int, seed: int) -> None:
+    known: set[int] = set()
+    async with asyncio.TaskGroup() as group:
+        while True:
+            for pid in [root, *_under(root)]:
+                if pid not in known and not (name := _name(pid)).startswith(SPARED):
+                    dice = random.Random(f"{seed} {name} {len(known)}")
+                    group.create_task(_shake(pid, dice, gently=pid == root))
+                    known.add(pid)
+            await asyncio.sleep(LOOK)
+
+
+async def _shake(pid: int, dice: random.Random, *, gently: bool) -> None:
+    """Shake one process until it is gone; never the next one that the kernel gives its number."""
+    with contextlib.suppress(ProcessLookupError):
+        process = os.pidfd_open(pid)
+        try:
+            while True:
+                await asyncio.sleep(dice.uniform(0.3, 2.5))
+                if dice.random() < (0.3 if gently else 0.6):
+                    await _slow(process, dice)
+                else:
+                    await _stop(process, dice.uniform(0.2, 1.0 if gently else 1.5))
+        finally:
+            os.close(process)
+
+
+async def _slow(process: int, dice: random.Random) -> None:
+    """Let it run a few milliseconds in many, for a second or three."""
+    for _ in range(dice.randrange(15, 50)):
+        await _stop(process, dice.uniform(0.02, 0.09))
+        await asyncio.sleep(dice.uniform(0.003, 0.02))
+
+
+async def _stop(process: int, seconds: float) -> None:
+    signal.pidfd_send_signal(process, signal.SIGSTOP)
+    try:
+        await asyncio.sleep(seconds)
+    finally:
+        signal.pidfd_send_signal(process, signal.SIGCONT)
+
+
+def _under(root: int) -> Iterator[int]:
+    """Yield the pids of all that descends from a process."""
+    for children in Path(f"/proc/{root}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            for child in children.read_text().split():
+                yield int(child)
+                yield from _under(int(child))
+
+
+def _name(pid: int) -> str:
+    """Return the name of what a process runs, empty where it is gone."""
+    try:
+        return Path(f"/proc/{pid}/exe").readlink().name
+    except OSError:
+        return ""
+
+
+if __name__ == "__main__":
+    main()
