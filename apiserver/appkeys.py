@@ -81,7 +81,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
-    """Everything the HTTP face works with; process.py builds it."""
+    """Everything the HTTP face works with; wiring.py builds it."""
 
     authenticator: Authenticates
     authorizer: Authorizes

@@ -1,6 +1,6 @@
 """What the domain asks of the outside, as small Protocols: Reader, Writer, Recorder, Clock.
 
-`gpu.cluster` and the fakes of the tests provide them; only `apiserver/process.py` knows both sides.
+`gpu.cluster` and the fakes of the tests provide them; only `apiserver/wiring.py` knows both sides.
 Writer's methods raise an exception of the caller's ApiError tree; `Outcome` tells the domain what a
 failed write means without it having to know that tree.
 """

@@ -24,7 +24,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Binder:
-    """The binder as `apiserver/process.py` wires it; one per process, idle until it leads."""
+    """The binder as `apiserver/wiring.py` wires it; one per process, idle until it leads."""
 
     reader: Reader
     writer: Writer
