@@ -28,6 +28,8 @@ FAST = (
     "--shutdown-delay=0.2",
 )
 """Timing for tests that are not about how long a takeover or a shutdown takes."""
+LATE = 60.0
+"""Seconds that a story waits unless it says less: reached by failures alone, on however busy a machine."""
 CATALOG = "/apis/catalog.gpu.cozystack.io/v1alpha1"
 
 
@@ -66,7 +68,7 @@ class Site:
         """Wait until the API server knows of a right it was given: its authorizer lags a little."""
         asked = {"verb": verb, "group": group, "resource": resource, "namespace": at}
         told = f"{user} may {verb} {resource} in {at}"
-        await until(lambda: allowed(self.admin, user, groups, asked), 10, told)
+        await until(lambda: allowed(self.admin, user, groups, asked), LATE, told)
 
     def person(self, tenant: str, level: str = "admin") -> Client:
         """Return a client with the rights of a person of the tenant."""
@@ -96,7 +98,7 @@ class Site:
         """Return every claim as stored."""
         return list((await self.admin.list_all(kinds.GPU_CLAIMS)).items)
 
-    async def bound(self, tenant: str, name: str, within: float = 15.0) -> str:
+    async def bound(self, tenant: str, name: str, within: float = LATE) -> str:
         """Wait until a claim is Bound; return its node."""
         seen: dict[str, Any] = {}
 
@@ -108,7 +110,7 @@ class Site:
         what = f"{tenant}/{name} Bound"
         return await until(node, within, lambda: f"{what}, its status is {seen}")
 
-    async def waits(self, tenant: str, name: str, code: str, within: float = 15.0) -> str:
+    async def waits(self, tenant: str, name: str, code: str, within: float = LATE) -> str:
         """Wait until a claim is Pending for a reason; return what it says."""
         seen: dict[str, Any] = {}
 
@@ -125,7 +127,7 @@ class Site:
         what = f"{tenant}/{name} waiting for {code}"
         return await until(message, within, lambda: f"{what}, its status is {seen}")
 
-    async def gone(self, tenant: str, name: str, within: float = 15.0) -> None:
+    async def gone(self, tenant: str, name: str, within: float = LATE) -> None:
         """Wait until a claim is not there any more."""
 
         async def absent() -> bool:
@@ -156,7 +158,7 @@ class Site:
             known = {offer["metadata"]["name"] for offer in offers}
             return set(classes) <= known and budgets.items() <= hard.items()
 
-        await until(there, 15.0, f"offers {classes} and budgets {budgets} shown to {tenant}")
+        await until(there, LATE, f"offers {classes} and budgets {budgets} shown to {tenant}")
 
     async def class_says(self, name: str, reason: str) -> None:
         """Wait until the leader says of a class why it is Ready or not: orders after it are judged so."""
@@ -166,7 +168,7 @@ class Site:
             found = {one["type"]: one["reason"] for one in status.get("conditions", ())}
             return found.get("Ready") == reason
 
-        await until(said, 15.0, f"class {name} Ready for {reason}")
+        await until(said, LATE, f"class {name} Ready for {reason}")
 
     async def class_has(self, name: str, units: int) -> None:
         """Wait until the leader counts so many units on nodes that a class may be placed on."""
@@ -175,7 +177,7 @@ class Site:
             status = (await self.admin.get(kinds.GPU_CLASSES, name)).get("status") or {}
             return status.get("allocatable") == units
 
-        await until(counted, 15.0, f"class {name} of {units} units")
+        await until(counted, LATE, f"class {name} of {units} units")
 
     async def ready(self, identity: str) -> bool:
         """Ask a replica itself whether it is ready."""
