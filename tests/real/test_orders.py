@@ -26,6 +26,9 @@ async def site(binaries_built, tmp_path_factory):
         await opened.offer("unserved", "nvidia.com/NOWHERE")
         await opened.tenant("tenant-rich")
         await opened.tenant("tenant-poor", total=2)
+        # An order may reach the leader before a node or a budget that is older.
+        await opened.class_has("h100", 12)
+        await opened.shown("tenant-poor", "unserved", total=2)
         yield opened
 
 
