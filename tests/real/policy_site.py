@@ -164,7 +164,7 @@ async def refused(write: Awaitable[object]) -> str | None:
     return None
 
 
-async def eventually(ask: Callable[[], Awaitable[T]], seconds: float = 10.0) -> T:
+async def eventually(ask: Callable[[], Awaitable[T]], seconds: float = 30.0) -> T:
     """Ask until the answer is true."""
     async with asyncio.timeout(seconds):
         while True:
