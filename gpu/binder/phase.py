@@ -8,13 +8,13 @@ from typing import TypeVar
 from gpu.binder import results
 from gpu.binder.changes import Change, ClaimStatus, SetId
 from gpu.config import Config
-from gpu.model import coverage, evidence, usage
-from gpu.model.evidence import Witness
+from gpu.model import coverage, usage, witness
 from gpu.model.fit import Facts
 from gpu.model.foreseen import Seat
 from gpu.model.gate_reasons import GateReason
 from gpu.model.sightings import Sightings
 from gpu.model.snapshot import Draft
+from gpu.model.witness import Witness
 from gpu.objects.meta import ObjectKey
 from gpu.units import NodeName
 from gpu.world import World
@@ -82,7 +82,7 @@ class Scene:
 
     def witness(self) -> Witness:
         """Return what a judgement about the pods of a set looks at; made anew at each call."""
-        return evidence.witness(
+        return witness.of(
             self.draft.snapshot,
             self.world.inventory,
             self.sightings,

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Final
 
 from gpu.config import Grace, Guard, RunningGuests
-from gpu.model import coverage, departures, evidence, guard, guests, keeping
+from gpu.model import coverage, departures, guard, guests, keeping, witness
 from gpu.model.departures import Deed, Departure
 from gpu.model.guard import Tally
 from gpu.model.guests import Guest
@@ -112,7 +112,7 @@ class Table:
         self._snapshot, self._about = snapshot, about
         self._draft = snapshot.draft()
         found = self._draft.sets
-        self._looking = evidence.witness(snapshot, (), Sightings(), Grace(), as_of(snapshot))
+        self._looking = witness.of(snapshot, (), Sightings(), Grace(), as_of(snapshot))
         self._on: dict[NodeName, list[ClaimSet]] = {}
         for item in found:
             for node in item.nodes:

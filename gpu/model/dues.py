@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from gpu.config import Grace
-from gpu.model import evidence, keeping
+from gpu.model import evidence, keeping, pod_ends
 from gpu.model.sightings import Sightings
 from gpu.model.snapshot import Draft
 from gpu.objects import meta
@@ -59,7 +59,7 @@ def _of_nodes(
 ) -> Iterator[datetime]:
     for name in names:
         node = draft.snapshot.nodes.get(name)
-        began = evidence.settles_from(node, since) if node is not None else None
+        began = pod_ends.settles_from(node, since) if node is not None else None
         if began is not None:
             yield began + timedelta(seconds=grace.release_settle)
 

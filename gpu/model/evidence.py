@@ -1,41 +1,24 @@
-"""How each pod that used a claim is known to have ended, or what is lacking (domain contract 6).
+"""Evidence: whether all pods that used some claims have ended, or what is lacking (domain contract 6).
 
 A pod object that is gone proves nothing: a force delete takes away the object and lets the guest of
 a dead node run on. What proves an end is one of `signs.Sign`.
 """
 
-from collections.abc import Container, Iterable, Iterator, Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from gpu.config import Grace
-from gpu.model import attaching, bind_requests, coverage
-from gpu.model.sightings import Sightings
-from gpu.model.signs import UNSEEN, Found, Lack, Missing, Proof, Sign
+from gpu.model import attaching, bind_requests, coverage, pod_ends
+from gpu.model.pod_ends import Used
+from gpu.model.signs import Found, Lack, Missing, Proof, Sign
 from gpu.model.snapshot import Snapshot
+from gpu.model.witness import Witness
 from gpu.objects import meta
 from gpu.objects.claims import AttachedPod, Attachment, GPUClaim
 from gpu.objects.kubevirt import VMI
 from gpu.objects.meta import ObjectKey
-from gpu.objects.nodes import GPUNode, Node
-from gpu.objects.pods import Pod
-from gpu.units import NodeName, ResourceName
-
-APART: Final = timedelta(seconds=10)
-"""How far clocks of leader and node may be apart; also what kubelet takes to see that a pod went."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Witness:
-    """What a judgement looks at. Build it with `witness`."""
-
-    snapshot: Snapshot
-    inventory: Mapping[NodeName, GPUNode]
-    sightings: Sightings
-    grace: Grace
-    now: datetime
+from gpu.units import NodeName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,23 +65,6 @@ class Look:
         )
 
 
-def witness(
-    snapshot: Snapshot,
-    inventory: Iterable[GPUNode],
-    sightings: Sightings,
-    grace: Grace,
-    now: datetime,
-) -> Witness:
-    """Return what the judgements of one pass look at."""
-    return Witness(
-        snapshot=snapshot,
-        inventory={item.name: item for item in inventory},
-        sightings=sightings,
-        grace=grace,
-        now=now,
-    )
-
-
 def judge(looking: Witness, claims: Iterable[GPUClaim]) -> Proof | None:
     """Return the proof that no pod uses the claims any more, or None; claims of one namespace.
 
@@ -126,7 +92,7 @@ def look(looking: Witness, claims: Iterable[GPUClaim]) -> Look:
     podless = tuple(_without_launcher(looking.snapshot, users))
     missing += [lack for one in podless for lack in _unnoted(looking.snapshot, *one, pods)]
     for uid in sorted(pods):
-        for sign in _signs(looking, pods[uid], users):
+        for sign in pod_ends.signs(looking, pods[uid], users):
             if isinstance(sign, Found):
                 found.append(sign)
             else:
@@ -197,17 +163,9 @@ def _promised(snapshot: Snapshot, claims: Iterable[GPUClaim]) -> Iterator[Missin
             yield Missing(lack=Lack.START_PENDING, vm=vmi.meta.name, node=claim.node)
 
 
-@dataclass(frozen=True, slots=True)
-class _Used:
-    """A pod that used some claims, as far as attachments and VMI know it."""
-
-    pod: AttachedPod
-    vm: str
-
-
-def _pods(looking: Witness, claims: Iterable[GPUClaim]) -> dict[str, _Used]:
+def _pods(looking: Witness, claims: Iterable[GPUClaim]) -> dict[str, Used]:
     """Return the pods recorded and listed; of a start that is over without a trace the one that may run."""
-    pods: dict[str, _Used] = {}
+    pods: dict[str, Used] = {}
     for claim in claims:
         vm = _key(claim).name
         vmi = vmi_of(looking.snapshot, claim)
@@ -218,117 +176,8 @@ def _pods(looking: Witness, claims: Iterable[GPUClaim]) -> dict[str, _Used]:
         for pod in (*recorded, *seen, *((hidden,) if hidden else ())):
             old = pods[pod.uid].pod if pod.uid in pods else pod
             both = AttachedPod(uid=pod.uid, node=old.node or pod.node, ended=old.ended or pod.ended)
-            pods[pod.uid] = _Used(both, vm)
+            pods[pod.uid] = Used(both, vm)
     return pods
-
-
-def _signs(looking: Witness, used: _Used, claims: Iterable[GPUClaim]) -> Iterator[Found | Missing]:
-    """Yield what is known of one pod; of one that is gone, for each node where it may have been."""
-    pod = used.pod
-    namespace = next(iter(claims)).meta.namespace
-    seen = looking.snapshot.pods.get((namespace, pod.uid))
-    if pod.ended or (seen is not None and not seen.live):
-        yield Found(pod=pod.uid, sign=Sign.ENDED, node=pod.node or None)
-        return
-    if seen is not None:
-        yield _alive(looking, used, seen)
-        return
-    resources = _resources(looking.snapshot, claims)
-    if pod.node:
-        nodes = {pod.node}
-    elif pod.uid in looking.sightings.unplaced:
-        nodes = set()
-    else:  # nobody knows where it was; what it may have used of the claims is where they are
-        nodes = {claim.node for claim in claims if claim.node}
-    for node in sorted(nodes):
-        yield _gone(looking, used, node, resources)
-    if not nodes:
-        yield Found(pod=pod.uid, sign=Sign.NEVER_PLACED)
-
-
-def _alive(looking: Witness, used: _Used, seen: Pod) -> Found | Missing:
-    """Judge a pod whose object lives. One that is pinned and not bound may start yet.
-
-    Its node may come back: that it is off says something of pods that were bound to it only.
-    """
-    name = seen.node or used.pod.node or None
-    node = looking.snapshot.nodes.get(name) if name else None
-    if seen.node and _is_off(node):
-        return Found(pod=used.pod.uid, sign=Sign.NODE_OFF, node=seen.node)
-    lack = Lack.NODE_UNKNOWN if node and not node.ready else Lack.POD_NOT_ENDED
-    return Missing(lack=lack, vm=used.vm, pod=used.pod.uid, node=name)
-
-
-def _gone(
-    looking: Witness, used: _Used, name: NodeName, resources: frozenset[ResourceName] | None
-) -> Found | Missing:
-    uid = used.pod.uid
-    node = looking.snapshot.nodes.get(name)
-    if node is None or node.out_of_service:
-        return Found(pod=uid, sign=Sign.NODE_OFF, node=name)
-    since = looking.sightings.absent.get(uid)
-    if since is not None:
-        at = _agent_looked(looking, uid, name, resources, since)
-        if at is not None:
-            return Found(pod=uid, sign=Sign.NOT_HELD, node=name, at=at)
-        began = settles_from(node, since)
-        if began is not None:
-            until = began + timedelta(seconds=looking.grace.release_settle)
-            if looking.now >= until:
-                return Found(pod=uid, sign=Sign.NODE_LOOKED, node=name, at=until, since=began)
-    seconds = int(looking.grace.release_settle)
-    lack = Lack.NODE_SETTLING if node.ready else Lack.NODE_UNKNOWN
-    return Missing(lack=lack, vm=used.vm, pod=uid, node=name, seconds=seconds)
-
-
-def settles_from(node: Node, since: datetime) -> datetime | None:
-    """Return from when on a node counts that lost a pod at `since`; None while it is not Ready."""
-    if not node.ready or node.ready_since is None:
-        return None
-    return max(since, node.ready_since)
-
-
-def _agent_looked(
-    looking: Witness,
-    uid: str,
-    name: NodeName,
-    resources: frozenset[ResourceName] | None,
-    since: datetime,
-) -> datetime | None:
-    """Return when the agent saw the node's devices, none of them held by a pod gone since then.
-
-    Stale inventory, one from the future, and one without a device of every resource prove nothing.
-    """
-    seen = looking.inventory.get(name)
-    if seen is None or seen.observed_at is None or resources is None:
-        return None
-    at = seen.observed_at
-    oldest = looking.now - timedelta(seconds=looking.grace.inventory_stale)
-    if not max(since + APART, oldest) <= at <= looking.now + APART:
-        return None
-    if not resources <= {device.resource for device in seen.devices}:
-        return None
-    holders = {holder for device in seen.devices for holder in device.held_by}
-    return None if _is_among(looking, uid, holders) else at
-
-
-def _is_among(looking: Witness, uid: str, holders: AbstractSet[str]) -> bool:
-    """Say whether a pod may be one of those; one that nobody saw may be any of which there is no object."""
-    if not uid.startswith(UNSEEN):
-        return uid in holders
-    there = {pod for _, pod in looking.snapshot.pod_units.pods} if holders else set()
-    return not holders <= there
-
-
-def _resources(snapshot: Snapshot, claims: Iterable[GPUClaim]) -> frozenset[ResourceName] | None:
-    """Return the resources of the claims; None when a class is not known."""
-    offers = [snapshot.classes.get(claim.class_name) for claim in claims]
-    known = frozenset(offer.resource for offer in offers if offer is not None)
-    return known if None not in offers else None
-
-
-def _is_off(node: Node | None) -> bool:
-    return node is None or node.out_of_service
 
 
 def _key(claim: GPUClaim) -> ObjectKey:

@@ -9,10 +9,10 @@ from dataclasses import replace
 from enum import StrEnum
 
 from gpu.model import bind_requests, coverage, evidence
-from gpu.model.evidence import Witness
 from gpu.model.sets import ClaimSet
 from gpu.model.signs import Proof
 from gpu.model.snapshot import Snapshot
+from gpu.model.witness import Witness
 from gpu.objects.claims import GPUClaim
 from gpu.objects.kubevirt import VMI
 

@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from gpu.config import Grace
-from gpu.model import bind_requests, evidence, guests, rejections
-from gpu.model.evidence import Witness
+from gpu.model import bind_requests, evidence, guests, rejections, witness
 from gpu.model.rejections import Rejections
 from gpu.model.sets import ClaimSet
 from gpu.model.sightings import Sightings
 from gpu.model.signs import Lack, Missing, Proof
 from gpu.model.snapshot import Draft, Snapshot
+from gpu.model.witness import Witness
 from gpu.objects import meta
 from gpu.objects.kubevirt import VMI
 from gpu.units import NodeName
@@ -94,7 +94,7 @@ def by_record(draft: Draft) -> Reaches:
     For answers that have no clock and saw nothing before now. The leader, which did, knows of more
     pods that they have ended; what it knows it writes down, so the two agree before long.
     """
-    return by_evidence(evidence.witness(draft.snapshot, (), Sightings(), Grace(), meta.EPOCH))
+    return by_evidence(witness.of(draft.snapshot, (), Sightings(), Grace(), meta.EPOCH))
 
 
 def rejected(

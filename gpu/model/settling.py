@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Final
 
 from gpu.config import Grace
-from gpu.model import departures, drain_plan, evidence, guard, keeping, mates, orders, reach, turns
+from gpu.model import departures, drain_plan, guard, keeping, mates, orders, reach, turns, witness
 from gpu.model.departures import Departure
 from gpu.model.drain_plan import Circumstances, Rules, Step
 from gpu.model.guard import Tally
@@ -114,7 +114,7 @@ def _leaving(draft: Draft, about: Circumstances) -> tuple[list[Departure], Tally
     """Return what leaves its node as the draft's snapshot has it, and the guard's count of that."""
     snapshot = draft.snapshot
     now = drain_plan.as_of(snapshot)
-    looking = evidence.witness(snapshot, (), Sightings(), Grace(), now)
+    looking = witness.of(snapshot, (), Sightings(), Grace(), now)
     troubles = keeping.troubles(draft, now, looking.grace)
     going = departures.in_order(looking, draft.sets, troubles) if troubles else []
     nodes = {one.trouble.node for one in going}

@@ -1,4 +1,4 @@
-"""What is known of the end of a pod that used a claim, in values and words; `evidence` judges it."""
+"""What is known of the end of a pod that used a claim, in values and words; `pod_ends` judges it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

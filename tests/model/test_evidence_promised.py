@@ -13,7 +13,7 @@ from gpu.model.starts import owner
 from gpu.objects.claims import AttachedPod, BindRequest, BindResult
 from gpu.objects.pods import LAUNCHER_LABEL, LAUNCHER_VALUE, Pod
 from tests.builders import START, a_pod, a_snapshot, a_vmi
-from tests.model.test_evidence import PINNED, a_lack, a_user, look
+from tests.model.witnessed import PINNED, a_lack, a_user, look
 
 LAUNCHER = {LAUNCHER_LABEL: LAUNCHER_VALUE}
 STARTS = a_lack(Lack.START_PENDING, pod="")

@@ -10,8 +10,8 @@ from gpu.model.sightings import Sightings, observe
 from gpu.model.signs import UNSEEN, Found, Lack, Missing, Sign
 from gpu.objects.claims import AttachedPod
 from tests.builders import a_node, a_pod, a_snapshot, a_vmi, an_inventory
-from tests.model.test_evidence import NOW, OUT, a_user, at, look
 from tests.model.test_evidence_promised import a_promised
+from tests.model.witnessed import NOW, OUT, a_user, at, look
 
 SETTLES = Missing(lack=Lack.NODE_SETTLING, vm="vm", node="n1", seconds=180)
 ENDINGS = {

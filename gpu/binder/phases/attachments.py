@@ -24,9 +24,9 @@ from gpu.binder.changes import (
 from gpu.binder.confirms import Confirm, VMIEnded, VMINeverCame
 from gpu.binder.phase import Scene
 from gpu.model import attaching, bind_requests, evidence, starts
-from gpu.model.evidence import Witness
 from gpu.model.sets import ClaimSet
 from gpu.model.signs import Proof
+from gpu.model.witness import Witness
 from gpu.objects.claims import Attachment, GPUClaim, Phase
 from gpu.objects.kinds import GPU_CLAIMS
 from gpu.objects.kubevirt import VMI

@@ -13,8 +13,8 @@ from gpu.binder.changes import Attach, Change, DropFinalizer, ExplainKept
 from gpu.binder.confirms import Confirm, VMINeverCame
 from gpu.binder.phase import Scene
 from gpu.model import attaching, evidence
-from gpu.model.evidence import Witness
 from gpu.model.signs import Proof
+from gpu.model.witness import Witness
 from gpu.objects.claims import Attachment, GPUClaim
 from gpu.objects.kinds import GPU_CLAIMS
 from gpu.objects.meta import ObjectKey
