@@ -8,79 +8,40 @@ written is undone when a later one fails; what then still stays, the binder clea
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final
 
-from gpu import keys
 from gpu.admission import forerunners, review, vmis
-from gpu.admission.review import Denied, Review
-from gpu.admission.vmis import Plan
+from gpu.admission.attempt import (
+    AnsweredError,
+    Attempt,
+    FailedError,
+    Write,
+    objection,
+    superseded,
+)
+from gpu.admission.claims import PAUSE, Claims
 from gpu.config import Config
 from gpu.errors import DecodeError
 from gpu.model import attaching, bind_requests, coverage, resolving, spent, start_refusals
 from gpu.model.resolving import Objection
-from gpu.objects import claims, kubevirt
+from gpu.objects import claims
 from gpu.objects.claims import AttachedPod, Attachment, BindRequest, BindResult, GPUClaim
-from gpu.objects.kinds import GPU_CLAIMS, VMIS, Kind
 from gpu.objects.kubevirt import VMI
-from gpu.objects.meta import ObjectKey
 from gpu.ports import Clock, Outcome, Writer
 from gpu.units import ClaimName
 
 _INSTANT: Final = timedelta(seconds=1)
 """What two stored times differ by at least."""
-PAUSE: Final = 0.05
-"""Seconds before a call is made again that got no answer."""
-
-
-class AnsweredError(Exception):
-    """A claim was found to carry the answer to an earlier call, which the cache did not show yet."""
-
-
-class FailedError(Exception):
-    """A start cannot go on; `answer` says why."""
-
-    def __init__(self, answer: Denied) -> None:
-        super().__init__(answer.message)
-        self.answer = answer
-
-
-@dataclass(frozen=True, slots=True)
-class Write:
-    """An attachment that was sent, and the claim it was made of."""
-
-    before: GPUClaim
-    wanted: Attachment
-
-
-@dataclass(slots=True)
-class Attempt:
-    """One start being attached."""
-
-    asked: Review
-    plan: Plan
-    admission: str
-    """The id of what is attached anew; unknown to anybody before it is stored."""
-    mine: VMI | None = None
-    """The VMI of the start's own name: an earlier one that is about to go."""
-    others: dict[str, VMI | None] = field(default_factory=dict)
-    """VMIs of other names, read past the cache."""
-    admissions: dict[ClaimName, str] = field(default_factory=dict)
-    sent: list[Write] = field(default_factory=list)
-    made: list[GPUClaim] = field(default_factory=list)
-    """Claims that were made for units of its template (`binding: request`)."""
-    launcher: str = ""
-    """What its launcher will ask of a node, as a bind request has it (`binding: request`)."""
-    is_requested: bool = False
-    """The leader was, or may have been, asked to place its claims."""
 
 
 class Attachments:
     """Writes attachments. Its methods belong to one event loop."""
 
-    def __init__(self, *, writer: Writer, clock: Clock, config: Config) -> None:
+    def __init__(self, *, stored: Claims, writer: Writer, clock: Clock, config: Config) -> None:
+        self._stored = stored
         self._writer = writer
         self._clock = clock
         self._config = config
@@ -119,14 +80,14 @@ class Attachments:
         """
         asked = attempt.asked
         attempt.others.clear()
-        attempt.mine = await self._vmi(asked.namespace, asked.name)
+        attempt.mine = await self._stored.vmi(asked.namespace, asked.name)
         if attempt.mine is not None and not _is_going(attempt.mine):
             raise FailedError(vmis.taken(asked))
 
     async def _planned(self, attempt: Attempt, claim: GPUClaim) -> Attachment | Objection:
         """Return the claim's attachment to this start, or why it cannot be had."""
         if claim.meta.deleting:
-            return _objection(attempt, start_refusals.ClaimDeleting(ClaimName(claim.meta.name)))
+            return objection(attempt, start_refusals.ClaimDeleting(ClaimName(claim.meta.name)))
         before, asked = claim.attached_to, attempt.asked
         vmi = attempt.mine
         if before is not None and before.vmi != asked.name:
@@ -134,7 +95,7 @@ class Attachments:
             grace = self._config.grace.attachment
             used = resolving.in_use(claim, vmi, self._clock.now(), grace)
             if used is not None:
-                return _objection(attempt, used)
+                return objection(attempt, used)
         before_it = await self._forerunners(attempt, claim)
         admission, since = self._id(attempt, claim), self._clock.now()
         if before_it:
@@ -191,10 +152,12 @@ class Attachments:
             if attempt.asked.dry_run:
                 return claim
             attempt.sent.append(Write(claim, wanted))
-            stored = await self.patch(attempt.asked, claim, self._status(claim, wanted, request))
+            stored = await self._stored.patch(
+                attempt.asked, claim, self._status(claim, wanted, request)
+            )
             if isinstance(stored, GPUClaim):
                 return stored
-            found = await self.claim(attempt, name)
+            found = await self._stored.claim(attempt, name)
             if found.meta.uid != claim.meta.uid:
                 said = f"VM {attempt.asked.title}: claim {name} was made anew meanwhile: try again"
                 raise FailedError(review.unavailable(said))
@@ -228,72 +191,10 @@ class Attachments:
             **({"bindRequest": claims.format_request(request)} if request else {}),
         }
 
-    async def patch(
-        self, asked: Review, claim: GPUClaim, status: Mapping[str, Any]
-    ) -> GPUClaim | Outcome:
-        """Change a claim's status, refused on a conflict; return it as stored. Raises FailedError."""
-        body = {
-            "metadata": {"resourceVersion": claim.meta.resource_version},
-            "status": status,
-        }
-        try:
-            raw = await self._writer.patch(
-                GPU_CLAIMS,
-                claim.meta.name,
-                body,
-                claim.meta.namespace,
-                subresource="status",
-                field_manager=keys.WEBHOOK_MANAGER,
-            )
-        except Exception as error:
-            outcome = self._writer.outcome(error)
-            if outcome is None:
-                raise
-            if outcome is Outcome.REFUSED:
-                said = f"claim {claim.meta.name} cannot be attached: {error}; ask the hoster"
-                raise FailedError(review.unavailable(f"VM {asked.title}: {said}")) from error
-            return outcome
-        return _decoded(asked, claim.meta.name, raw)
-
-    async def claim(self, attempt: Attempt, name: ClaimName) -> GPUClaim:
-        """Read a claim past the cache. Raises FailedError when it is gone or cannot be read."""
-        found = await self.find(attempt.asked, name)
-        if found is None:
-            refusal = start_refusals.ClaimMissing(name, attempt.asked.namespace)
-            raise FailedError(vmis.denied(attempt.asked, (_objection(attempt, refusal),)))
-        return found
-
-    async def find(self, asked: Review, name: ClaimName) -> GPUClaim | None:
-        """Read a claim past the cache; None where there is none. Raises FailedError."""
-        raw = await self._get(GPU_CLAIMS, ObjectKey(asked.namespace, name))
-        return _decoded(asked, name, raw) if raw is not None else None
-
     async def _other(self, attempt: Attempt, name: str) -> VMI | None:
         if name not in attempt.others:
-            attempt.others[name] = await self._vmi(attempt.asked.namespace, name)
+            attempt.others[name] = await self._stored.vmi(attempt.asked.namespace, name)
         return attempt.others[name]
-
-    async def _vmi(self, namespace: str, name: str) -> VMI | None:
-        """Read a VMI past the cache. Raises FailedError when what is stored cannot be read."""
-        raw = await self._get(VMIS, ObjectKey(namespace, name))
-        try:
-            return kubevirt.decode_vmi(raw) if raw is not None else None
-        except DecodeError as error:
-            said = f"VMI {namespace}/{name} cannot be read: {error}; ask the hoster"
-            raise FailedError(review.unavailable(said)) from error
-
-    async def _get(self, kind: Kind, key: ObjectKey) -> dict[str, Any] | None:
-        """Read past the cache, again while there is no answer; None where there is no such object."""
-        while True:
-            try:
-                return await self._writer.get(kind, key.name, key.namespace)
-            except Exception as error:
-                outcome = self._writer.outcome(error)
-                if outcome is Outcome.GONE:
-                    return None
-                if outcome is None or outcome is Outcome.REFUSED:
-                    raise
-                await asyncio.sleep(PAUSE)
 
     async def undo(self, attempt: Attempt) -> None:
         """Give back what was attached, the last first."""
@@ -307,7 +208,7 @@ class Attachments:
         stays = was is not None and was.admission == write.wanted.admission
         while not stays or attempt.is_requested:
             try:
-                found = await self.claim(attempt, ClaimName(before.meta.name))
+                found = await self._stored.claim(attempt, ClaimName(before.meta.name))
                 status: dict[str, Any] = {}
                 if not stays and is_same(found.attached_to, write.wanted):
                     status = self._status(found, was)
@@ -315,17 +216,11 @@ class Attachments:
                     status["bindRequest"] = None
                 if not status:
                     return
-                if isinstance(await self.patch(attempt.asked, found, status), GPUClaim):
+                if isinstance(await self._stored.patch(attempt.asked, found, status), GPUClaim):
                     return
             except FailedError:
                 return
             await asyncio.sleep(PAUSE)
-
-
-def _objection(attempt: Attempt, refusal: start_refusals.OfClaim) -> Objection:
-    asks = attempt.plan.start.references
-    path = next((path for name, path in asks.held() if name == refusal.claim), "")
-    return Objection(refusal, path)
 
 
 def _is_going(vmi: VMI) -> bool:
@@ -358,25 +253,10 @@ def _leave_to_other(attempt: Attempt, seen: GPUClaim, wanted: Attachment, found:
         raise FailedError(superseded(attempt.asked))
 
 
-def superseded(asked: Review) -> Denied:
-    """Return the denial of a call that another one for the same VM has overtaken."""
-    return review.unavailable(
-        f"VM {asked.title}: it is being started by another request: try again"
-    )
-
-
 def is_same(found: Attachment | None, written: Attachment) -> bool:
     """Say whether an attachment is as it was written: adopted by nobody, taken on by no other call."""
     told, wanted = (claims.format_attachment(it) or {} for it in (found, written))
     return all(told.get(name) == wanted[name] for name in ("name", "admission", "uid", "since"))
-
-
-def _decoded(asked: Review, name: str, raw: Mapping[str, Any]) -> GPUClaim:
-    try:
-        return claims.decode(raw)
-    except DecodeError as error:
-        said = f"VM {asked.title}: claim {name} cannot be read: {error}; ask the hoster"
-        raise FailedError(review.unavailable(said)) from error
 
 
 def _changes_use(before: GPUClaim, after: GPUClaim) -> bool:

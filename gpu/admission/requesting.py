@@ -13,14 +13,9 @@ from typing import Any, Final, Protocol, TypeVar
 
 from gpu import keys
 from gpu.admission import requested, review, vmis
-from gpu.admission.attach import (
-    PAUSE,
-    AnsweredError,
-    Attachments,
-    Attempt,
-    FailedError,
-    superseded,
-)
+from gpu.admission.attach import Attachments
+from gpu.admission.attempt import AnsweredError, Attempt, FailedError, superseded
+from gpu.admission.claims import PAUSE, Claims
 from gpu.admission.requested import Refused, Superseded, Written
 from gpu.errors import DecodeError
 from gpu.objects import claims
@@ -53,9 +48,16 @@ class Requests:
     """Has the leader place what a start needs. Its methods belong to one event loop."""
 
     def __init__(
-        self, *, attachments: Attachments, seen: Seen, writer: Writer, clock: Clock
+        self,
+        *,
+        attachments: Attachments,
+        stored: Claims,
+        seen: Seen,
+        writer: Writer,
+        clock: Clock,
     ) -> None:
         self._attachments = attachments
+        self._stored = stored
         self._seen = seen
         self._writer = writer
         self._clock = clock
@@ -104,7 +106,7 @@ class Requests:
             return await self._bind(attempt, found)
         except AnsweredError:
             names = [ClaimName(claim.meta.name) for claim in found]
-            fresh = [await self._attachments.claim(attempt, name) for name in names]
+            fresh = [await self._stored.claim(attempt, name) for name in names]
             return await self._bind(attempt, fresh, is_fresh=True)
 
     async def _bind(
@@ -185,7 +187,7 @@ class Requests:
                 if outcome in {Outcome.REFUSED, Outcome.GONE}:
                     said = f"no claim can be made for its units: {error}; ask the hoster"
                     raise FailedError(review.unavailable(f"VM {asked.title}: {said}")) from error
-                found = await self._attachments.find(asked, name)
+                found = await self._stored.find(asked, name)
                 if found is None:
                     await asyncio.sleep(PAUSE)
                     continue
@@ -225,7 +227,7 @@ class Requests:
         """Delete a claim as it is now, unless another call has taken it up."""
         while True:
             try:
-                found = await self._attachments.find(attempt.asked, ClaimName(claim.meta.name))
+                found = await self._stored.find(attempt.asked, ClaimName(claim.meta.name))
             except FailedError:
                 return
             if found is None or found.meta.uid != claim.meta.uid or found.meta.deleting:

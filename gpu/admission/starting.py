@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from gpu.admission import foreseen, requested, review, vmis
-from gpu.admission.attach import Attachments, Attempt, FailedError
+from gpu.admission.attach import Attachments
+from gpu.admission.attempt import Attempt, FailedError
+from gpu.admission.claims import Claims
 from gpu.admission.requesting import Requests, Seen
 from gpu.admission.reserving import Ask
 from gpu.admission.review import Allowed, Answer, Denied, Review
@@ -57,9 +59,10 @@ class Starts:
         self._is_requested = config.binding is Binding.REQUEST
         self._limits = limits or (REQUEST if self._is_requested else GATE)
         self._new_id = new_id
-        self._attachments = Attachments(writer=writer, clock=clock, config=config)
+        stored = Claims(writer)
+        self._attachments = Attachments(stored=stored, writer=writer, clock=clock, config=config)
         self._requests = Requests(
-            attachments=self._attachments, seen=seen, writer=writer, clock=clock
+            attachments=self._attachments, stored=stored, seen=seen, writer=writer, clock=clock
         )
 
     async def __call__(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
