@@ -8,7 +8,7 @@ from gpu.cluster import errors
 from gpu.objects import kinds
 from tests.real import site as sites
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]
 
 AT = (kinds.CONFIG_MAPS, keys.SETTINGS_NAME, keys.SETTINGS_NAMESPACE)
 
@@ -42,11 +42,16 @@ async def values(site, source):
     return [item["value"] for item in (option["spec"].get("items") or [])]
 
 
+async def explained(site, name):
+    found = await site.served("tenant-a", "explanations")
+    return name in [item["metadata"]["name"] for item in found["items"]]
+
+
 async def settled(site, wanted):
     async def same():
         return await data(site) == wanted
 
-    await sites.until(same, 15, f"settings {wanted}")
+    await sites.until(same, sites.LATE, f"settings {wanted}")
 
 
 async def test_the_leader_writes_the_names_of_all_classes(site):
@@ -75,7 +80,7 @@ async def test_an_edit_by_hand_is_refused_even_to_the_administrator(site):
             return str(error)
         return ""
 
-    message = await sites.until(refused, 15, "the settings policy is in force")
+    message = await sites.until(refused, sites.LATE, "the settings policy is in force")
     assert "cozystack-gpu-settings" in message
     await settled(site, {"resourceNames": sites.H100, "rawResourceNames": "denied"})
 
@@ -91,7 +96,7 @@ async def test_what_the_namespace_controller_deletes_is_healed_and_told(site):
         words = "the settings ConfigMap does not exist" in log.read_text(encoding="utf-8")
         return words and conditions["SettingsCurrent"] == "True"
 
-    await sites.until(told, 15, "it is told, and that the settings are current again")
+    await sites.until(told, sites.LATE, "it is told, and that the settings are current again")
 
 
 async def test_options_and_gates_follow_the_object_as_it_is_served(site):
@@ -120,16 +125,19 @@ async def test_options_and_gates_follow_the_object_as_it_is_served(site):
     async def follows():
         return (await values(site, "gpu"), "example.com/odd" in await values(site, "gpuquotakey"))
 
-    async def both():
-        return await follows() == (["example.com/odd"], True)
+    async def gated():
+        gates = await site.served("tenant-a", "quotagates")
+        return "example.com/odd" in [gate["spec"]["key"] for gate in gates["items"]]
 
-    await sites.until(both, 10, "options follow the settings")
-    gates = await site.served("tenant-a", "quotagates")
-    assert "example.com/odd" in [gate["spec"]["key"] for gate in gates["items"]]
+    async def all_do():
+        return await follows() == (["example.com/odd"], True) and await gated()
+
+    await sites.until(all_do, sites.LATE, "options and gates follow the settings")
 
     await controller.patch(AT[0], AT[1], {"data": {"rawResourceNames": "perhaps"}}, AT[2])
     await controller.patch(AT[0], AT[1], {"data": {"resourceNames": "not a name"}}, AT[2])
-    await site.order("tenant-a", "ping", "h100")  # a later change that is seen
+    await site.order("tenant-a", "ping", "h100")
+    await sites.until(lambda: explained(site, "ping"), sites.LATE, "a later change is seen")
     assert await follows() == (["example.com/odd"], True)  # the last good value
 
     await site.admin.delete(kinds.LEASES, keys.LEASE_NAME, "cozy-system")
