@@ -83,25 +83,6 @@ async def a_guest(site):
     return vmi
 
 
-async def no_order(site, name, count=1, tenant=ACME):
-    """No order of so many h100 is accepted, for want of free units, once the webhook has seen why not.
-
-    One that is taken by an older view waits: it is given back, and asked again.
-    """
-
-    async def refused():
-        try:
-            await site.order(tenant, name, "h100", count)
-        except errors.Forbidden as refusal:
-            return "free" in refusal.message
-        status = (await site.claim(tenant, name)).get("status") or {}
-        assert status.get("phase") != "Bound", status
-        await site.give_back(name, tenant)
-        return False
-
-    await sites.until(refused, vms.LATE, f"{count} of h100 refused")
-
-
 async def moved(site, claim, node):
     """Wait until a claim is Bound on a node."""
 
@@ -163,9 +144,8 @@ async def test_the_pod_a_guest_moves_to_is_left_alone_and_nobody_else_gets_its_u
     assert await site.bound(ACME, "c") == "gpu-1"
     # Four units on gpu-2: two are the target's.
     assert await site.hold("rest", "h100", 2, tenant=GLOBEX) == "gpu-2"
-    await no_order(site, "more")
-    found = await site.admin.get(MIGRATIONS, migration, ACME)
-    assert found["status"]["phase"] == "Running"
+    await site.no_order("more", "h100", 1)
+    await comes_to(site, migration, "Running")
     site.sim.machine("gpu-1").pace = Pace()
     site.sim.look_again("gpu-1")
     await comes_to(site, migration, "Succeeded")
@@ -185,7 +165,7 @@ async def test_the_source_of_a_move_is_free_once_its_pod_is_known_to_have_ended(
         p["spec"]["nodeName"] for p in await site.pods("web") if p["status"]["phase"] not in ended
     }
     assert live == {"gpu-1", "gpu-2"}
-    await no_order(site, "more")
+    await site.no_order("more", "h100", 1)
     site.sim.machine("gpu-1").holding = False
     site.sim.look_again("gpu-1")
     assert await site.hold("more", "h100", 2) == "gpu-1"

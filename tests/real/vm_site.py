@@ -19,6 +19,7 @@ from devcluster import (
     simulated,
     simulator,
     story,
+    tenants,
 )
 from gpu import keys
 from gpu.cluster import errors as api
@@ -40,7 +41,8 @@ NODES: Final[Mapping[str, Mapping[str, int]]] = {
     "gpu-3": {L40S: 4},
 }
 FLAGS: Final = (*sites.FAST, "--release-settle=2", "--not-ready-grace=2", "--attachment-grace=5")
-LATE: Final = 45.0
+LATE: Final = 90.0
+"""Seconds, reached by failures alone: KubeVirt may wait as long again before its next try as it tried already."""
 
 
 @dataclass
@@ -196,7 +198,25 @@ class VmSite(sites.Site):
             return True
 
         await sites.until(taken, LATE, f"{count} of {class_name} free to order")
-        return await self.bound(tenant, name)
+        return await self.bound(tenant, name, LATE)
+
+    async def no_order(self, name: str, class_name: str, count: int, tenant: str = ACME) -> None:
+        """Wait until so many units are refused for want of free ones: the webhook has seen why then.
+
+        An order that is taken by an older view waits: it is given back, and asked again.
+        """
+
+        async def refused() -> bool:
+            try:
+                await self.order(tenant, name, class_name, count)
+            except api.Forbidden as refusal:
+                return "free" in refusal.message
+            status = (await self.claim(tenant, name)).get("status") or {}
+            assert status.get("phase") != "Bound", status
+            await self.give_back(name, tenant)
+            return False
+
+        await sites.until(refused, LATE, f"{count} of {class_name} refused")
 
     async def give_back(self, name: str, tenant: str = ACME) -> None:
         """Delete a claim as a person of the tenant; wait until it is gone."""
@@ -205,13 +225,7 @@ class VmSite(sites.Site):
 
     async def clear(self) -> None:
         """Delete all VMs, instances and claims of both tenants; wait until they are gone."""
-        for tenant in (ACME, GLOBEX):
-            for kind in (kinds.VMS, REPLICA_SETS, kinds.VMIS):
-                for item in (await self.admin.list(kind, tenant)).items:
-                    with contextlib.suppress(api.NotFound):
-                        await self.admin.delete(kind, item["metadata"]["name"], tenant)
-            for item in (await self.admin.list(kinds.VMIS, tenant)).items:
-                await self.ended(item["metadata"]["name"], tenant)
+        await sites.until(self._no_guests, LATE, "no VM, instance or launcher left")
         for claim in await self.claims():
             meta = claim["metadata"]
             with contextlib.suppress(api.NotFound):
@@ -219,6 +233,22 @@ class VmSite(sites.Site):
         for claim in await self.claims():
             meta = claim["metadata"]
             await self.gone(meta["namespace"], meta["name"], LATE)
+
+    async def _no_guests(self) -> bool:
+        """Delete what is there of VMs; say whether nothing was.
+
+        Again and again: a controller that has not seen yet that the owner goes makes another instance.
+        """
+        found = []
+        for tenant in (ACME, GLOBEX):
+            for kind in (kinds.VMS, REPLICA_SETS, kinds.VMIS):
+                for item in (await self.admin.list(kind, tenant)).items:
+                    found.append(item)
+                    if "deletionTimestamp" not in item["metadata"]:
+                        with contextlib.suppress(api.NotFound):
+                            await self.admin.delete(kind, item["metadata"]["name"], tenant)
+            found += (await self.admin.list(kinds.PODS, tenant)).items
+        return not found
 
 
 REPLICA_SETS: Final = Kind(
@@ -295,7 +325,8 @@ async def opened(
         for name in ("root", "acme", "globex"):
             for body in examples.load(f"tenants/{name}.yaml"):
                 await story.put(admin, body)
-        await sites.until(lambda: _in_force(site), 30, "the webhooks and the policies in force")
+        await sites.until(lambda: _in_force(site), LATE, "the webhooks and the policies in force")
+        await _known(site)
         try:
             yield site
         finally:
@@ -324,3 +355,14 @@ async def _in_force(site: VmSite) -> bool:
     refused = {name: name in await said(attempt) for name, attempt in guards.items()}
     offers = {it["metadata"]["name"] for it in (await site.served(ACME, "gpuoffers"))["items"]}
     return all(refused.values()) and offers >= {"h100", "l40s"}
+
+
+async def _known(site: VmSite) -> None:
+    """Wait until the product knows every node and tenant, and kube-apiserver what their people may."""
+    await site.class_has("h100", sum(served.get(H100, 0) for served in NODES.values()))
+    await site.class_has("l40s", sum(served.get(L40S, 0) for served in NODES.values()))
+    for tenant in (ACME, GLOBEX):
+        await site.shown(tenant, "h100", "l40s")
+        groups = (tenants.group(tenant, "super-admin"),)
+        right = {"verb": "create", "group": kinds.VMS.group, "resource": kinds.VMS.plural}
+        await site.may(f"somebody@{tenant}", groups, at=tenant, **right)
