@@ -1,9 +1,12 @@
 """VMs by the number: KubeVirt's pools and replica sets, and worker pools of tenant clusters."""
 
+import contextlib
+
 import pytest
 import pytest_asyncio
 
 from devcluster import kubevirt
+from gpu.cluster import errors
 from gpu.objects import kinds
 from gpu.objects.kinds import Kind
 from tests.real import machine_pool
@@ -32,12 +35,12 @@ async def site(plane):
         await plane.nodes.uncordon(node)
     for pool in (await plane.admin.list(POOLS, ACME)).items:
         await plane.admin.delete(POOLS, pool["metadata"]["name"], ACME)
-    await plane.clear()
 
     async def none_left():
         return not (await plane.admin.list(POOLS, ACME)).items
 
     await sites.until(none_left, vms.LATE, "no pool left")
+    await plane.clear()
 
 
 def a_pool(gpus, replicas):
@@ -121,7 +124,8 @@ async def test_an_instance_too_many_of_a_replica_set_waits_for_another_to_go(sit
     (late,) = by_phase["Scheduling"]
     await site.told(late, "NoFreeUnits")
     await site.admin.patch(REPLICA_SETS, "farm", {"spec": {"replicas": 2}}, ACME)
-    await site.admin.delete(kinds.VMIS, by_phase["Running"][0], ACME)
+    with contextlib.suppress(errors.NotFound):  # the set may have chosen the same one
+        await site.admin.delete(kinds.VMIS, by_phase["Running"][0], ACME)
 
     async def again():
         found = (await site.admin.list(kinds.VMIS, ACME)).items
@@ -154,6 +158,7 @@ async def test_nothing_of_ours_writes_to_what_a_worker_pool_is_made_of(site):
     before = await machine_pool.stored(site, "md0-w0")
 
     await site.nodes.cordon("gpu-3")
+    await site.class_has("l40s", 0)
     text = {"spec": {"description": "another text"}}
     await site.admin.patch(kinds.GPU_CLASSES, "l40s", text)
     await kubevirt.command(site.admin, "restart", "md0-w0", ACME)
