@@ -10,6 +10,7 @@ from bench import house
 from bench.figures import Collected, Goal, Sense, Take
 from gpu import keys
 from gpu.model import budgets, grants, orders
+from gpu.model.draft import Draft
 from gpu.model.grants import Change
 from gpu.model.orders import Order
 from gpu.model.reservations import Reserved
@@ -42,7 +43,7 @@ def measure(got: Collected) -> None:
     book = snapshot.counted()
     names = [ClassName(name) for name in house.CLASSES]
     asked = list(itertools.islice(itertools.cycle(zip(deepest(), itertools.cycle(names))), _ASKED))
-    snapshot.draft()
+    Draft.of(snapshot)
     orders.queued(snapshot)
 
     def over(tenant: TenantName, name: ClassName) -> object:

@@ -13,6 +13,7 @@ from gpu.binder.course import Course
 from gpu.binder.phase import Scene
 from gpu.config import Config, Grace
 from gpu.model import sightings, usage
+from gpu.model.draft import Draft
 from gpu.model.ground import Ground
 from gpu.model.snapshot import Snapshot
 from gpu.objects import claims, classes, nodes, tenants
@@ -62,7 +63,7 @@ class House:
         took: dict[str, float] = {}
         began = perf_counter()
         world = replace(self.world).follow(self.before)
-        draft = world.snapshot.draft()
+        draft = Draft.of(world.snapshot)
         self.seen = _observed(self.seen, world, self.now)
         took["reading"] = perf_counter() - began
         scene = Scene(world=world, draft=draft, config=Config(), now=self.now, sightings=self.seen)

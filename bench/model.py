@@ -11,6 +11,7 @@ from bench import attached, forest, house, scrape, starts
 from bench.figures import Collected, Goal, Sense, Take
 from gpu.binder.changes import Place
 from gpu.model import orders
+from gpu.model.draft import Draft
 from gpu.model.orders import Order, Refused
 from gpu.units import ClassName, TenantName
 
@@ -141,7 +142,7 @@ def _cannot_fit(got: Collected) -> None:
     order = Order(tenant=TenantName("tenant-000"), class_name=ClassName(house.CLASSES[0]), count=8)
     took = []
     for _ in range(50):
-        draft = snapshot.draft()
+        draft = Draft.of(snapshot)
         began = perf_counter()
         verdict = orders.check(draft, order)
         took.append(1000 * (perf_counter() - began))

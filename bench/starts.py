@@ -12,6 +12,7 @@ from gpu.binder.checking import Checker
 from gpu.binder.phase import Scene
 from gpu.binder.phases import gates
 from gpu.config import Config
+from gpu.model.draft import Draft
 from gpu.objects import kubevirt, pods
 from gpu.objects.kubevirt import VMI
 from gpu.objects.meta import HasMeta, ObjectKey
@@ -94,7 +95,7 @@ def _key(item: HasMeta) -> ObjectKey:
 
 
 def _ms(world: World) -> float:
-    scene = Scene(world=world, draft=world.snapshot.draft(), config=Config(), now=house.START)
+    scene = Scene(world=world, draft=Draft.of(world.snapshot), config=Config(), now=house.START)
     began = perf_counter()
     wanted = tuple(gates.changes_of(scene))
     refused = Checker(world=world).judge(wanted)

@@ -14,7 +14,7 @@ from gpu.binder.changes import Change, Place, Placement
 from gpu.binder.phase import Scene
 from gpu.binder.start_changes import CreateClaim, Pin
 from gpu.model import booking, coverage, foreseen
-from gpu.model.snapshot import Draft
+from gpu.model.draft import Draft
 from gpu.objects.claims import GPUClaim, Phase
 from gpu.objects.kinds import GPU_CLAIMS
 from gpu.objects.meta import ObjectKey

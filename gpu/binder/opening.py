@@ -8,8 +8,9 @@ from typing import Final
 
 from gpu.config import Config, Grace
 from gpu.model import sightings, usage
+from gpu.model.draft import Draft
 from gpu.model.sightings import Sightings
-from gpu.model.snapshot import Draft, Snapshot
+from gpu.model.snapshot import Snapshot
 from gpu.objects.nodes import GPUNode
 from gpu.world import World
 
@@ -57,7 +58,7 @@ def draft(
     oldest = now - timedelta(seconds=config.grace.inventory_stale)
     inventory = tuple(_current(node, oldest) for node in seen.inventory)
     world = replace(seen, inventory=inventory).follow(before)
-    return world, world.snapshot.draft()
+    return world, Draft.of(world.snapshot)
 
 
 def _current(node: GPUNode, oldest: datetime) -> GPUNode:

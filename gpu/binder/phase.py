@@ -9,11 +9,11 @@ from gpu.binder import results
 from gpu.binder.changes import Change, ClaimStatus, SetId
 from gpu.config import Config
 from gpu.model import coverage, usage, witness
+from gpu.model.draft import Draft
 from gpu.model.fit import Facts
 from gpu.model.foreseen import Seat
 from gpu.model.gate_reasons import GateReason
 from gpu.model.sightings import Sightings
-from gpu.model.snapshot import Draft
 from gpu.model.witness import Witness
 from gpu.objects.meta import ObjectKey
 from gpu.units import NodeName

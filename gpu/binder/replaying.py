@@ -25,6 +25,7 @@ from gpu.binder.course import Course, Fate, Leg
 from gpu.binder.phase import Phase, Scene
 from gpu.config import Config
 from gpu.errors import UnitsError
+from gpu.model.draft import Draft
 from gpu.model.sightings import Sightings
 from gpu.objects.meta import ObjectKey
 from gpu.units import Units, plain
@@ -113,7 +114,7 @@ def decide(saved: Saved, table: Sequence[Phase] = phases.PASS) -> tuple[str, ...
     course = Course(
         scene=Scene(
             world=saved.world,
-            draft=saved.world.snapshot.draft(),
+            draft=Draft.of(saved.world.snapshot),
             config=saved.config,
             now=saved.now,
             skip=saved.skip,

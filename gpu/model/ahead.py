@@ -7,9 +7,9 @@ themselves. What a waiting order could not have anyway is nobody's.
 from collections.abc import Set as AbstractSet
 
 from gpu.model import mates, orders, turns
+from gpu.model.draft import Age, Draft
 from gpu.model.orders import Accepted
 from gpu.model.reach import Reaches
-from gpu.model.snapshot import Age, Draft
 from gpu.objects.claims import GPUClaim
 from gpu.units import NodeName, ResourceName
 

@@ -24,13 +24,13 @@ from gpu.model import (
     template_units,
 )
 from gpu.model.bind_requests import Asked
+from gpu.model.draft import Age, Draft
 from gpu.model.eligibility import Ineligible
 from gpu.model.foreseen import Launchers
 from gpu.model.gate_reasons import GateReason
 from gpu.model.misfits import Misfit
 from gpu.model.reach import Reach
 from gpu.model.sets import ClaimSet
-from gpu.model.snapshot import Age, Draft
 from gpu.objects.claims import Cause, GPUClaim, Phase
 from gpu.objects.classes import OnCordon
 from gpu.objects.meta import ObjectKey

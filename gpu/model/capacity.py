@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from gpu.model import eligibility, ledger, snapshot
-from gpu.model.snapshot import View
+from gpu.model import eligibility, ledger
+from gpu.model.draft import View, snapshot_of
 from gpu.objects.nodes import NodeUnits
 from gpu.units import ClassName, NodeName, ResourceName, Units
 
@@ -35,7 +35,7 @@ def free(view: View, node: NodeName, resource: ResourceName) -> int:
 
 def of_classes(view: View) -> dict[ClassName, ClassUnits]:
     """Return the units of every class, by class name."""
-    base = snapshot.snapshot_of(view)
+    base = snapshot_of(view)
     found: dict[ClassName, ClassUnits] = {}
     for name, offer in base.classes.items():
         served = base.capacities.get(offer.resource, {})
@@ -52,7 +52,7 @@ def of_classes(view: View) -> dict[ClassName, ClassUnits]:
 
 def of_nodes(view: View) -> dict[NodeName, tuple[NodeUnits, ...]]:
     """Return units held and free of every GPU resource a node serves or holds, by resource name."""
-    base = snapshot.snapshot_of(view)
+    base = snapshot_of(view)
     found: dict[NodeName, list[NodeUnits]] = {}
     for resource in base.resources:
         held = view.ledger.held.get(resource, {})

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from gpu.model import budgets, entry, placement, refusals, tenancy
+from gpu.model.draft import Draft
 from gpu.model.refusals import Refusal
-from gpu.model.snapshot import Draft, Snapshot
+from gpu.model.snapshot import Snapshot
 from gpu.objects.classes import GPUClass, Mode
 from gpu.units import ONE, ClassName, NodeName, QuotaKey, TenantName, Units
 

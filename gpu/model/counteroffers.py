@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from gpu.model import coverage, orders, refusals, sets
+from gpu.model.draft import Draft
 from gpu.model.orders import Accepted, Order, Refused
 from gpu.model.refusals import Refusal
 from gpu.model.sets import ClaimSet
-from gpu.model.snapshot import Draft, Snapshot
+from gpu.model.snapshot import Snapshot
 from gpu.objects.claims import GPUClaim
 from gpu.objects.classes import GPUClass
 from gpu.units import ZERO, ClassName, Units

@@ -13,13 +13,13 @@ from typing import Final, assert_never
 
 from gpu.config import RunningGuests
 from gpu.model import guard, guests, keeping, placement, reach, sets
+from gpu.model.draft import Draft
 from gpu.model.guard import Leaving
 from gpu.model.guests import Guest
 from gpu.model.keeping import Trouble
 from gpu.model.rejections import Rejections
 from gpu.model.sets import ClaimSet
 from gpu.model.signs import Proof
-from gpu.model.snapshot import Draft
 from gpu.model.witness import Witness
 from gpu.objects.claims import Cause, GPUClaim
 from gpu.units import NodeName

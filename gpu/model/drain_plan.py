@@ -15,6 +15,7 @@ from typing import Final
 from gpu.config import Grace, Guard, RunningGuests
 from gpu.model import coverage, departures, guard, guests, keeping, witness
 from gpu.model.departures import Deed, Departure
+from gpu.model.draft import Draft
 from gpu.model.guard import Tally
 from gpu.model.guests import Guest
 from gpu.model.keeping import Trouble
@@ -23,7 +24,7 @@ from gpu.model.rejections import Rejections
 from gpu.model.sets import ClaimSet
 from gpu.model.sightings import Sightings
 from gpu.model.signs import Proof
-from gpu.model.snapshot import Draft, Snapshot
+from gpu.model.snapshot import Snapshot
 from gpu.objects import meta
 from gpu.objects.binders import GPUBinder
 from gpu.objects.claims import Cause, GPUClaim, Phase
@@ -110,7 +111,7 @@ class Table:
     def __init__(self, snapshot: Snapshot, about: Circumstances) -> None:
         """Look at the sets of a snapshot; it is not changed."""
         self._snapshot, self._about = snapshot, about
-        self._draft = snapshot.draft()
+        self._draft = Draft.of(snapshot)
         found = self._draft.sets
         self._looking = witness.of(snapshot, (), Sightings(), Grace(), as_of(snapshot))
         self._on: dict[NodeName, list[ClaimSet]] = {}

@@ -11,8 +11,8 @@ from typing import Final
 
 from gpu.config import Grace
 from gpu.model import evidence, keeping, pod_ends
+from gpu.model.draft import Draft
 from gpu.model.sightings import Sightings
-from gpu.model.snapshot import Draft
 from gpu.objects import meta
 from gpu.objects.claims import AttachedPod, Cause, GPUClaim
 from gpu.units import NodeName

@@ -22,13 +22,14 @@ from gpu.model import (
     standing,
     waiters,
 )
+from gpu.model.draft import Draft
 from gpu.model.gate_reasons import ClaimsUnreadable, GateReason
 from gpu.model.orders import Accepted
 from gpu.model.placement import Wants
 from gpu.model.reach import Reach
 from gpu.model.refusals import NoNodeForSet, Refusal
 from gpu.model.remedies import Case
-from gpu.model.snapshot import Draft, Snapshot
+from gpu.model.snapshot import Snapshot
 from gpu.model.standing import Kind
 from gpu.model.waiters import LostSet, Queued, Waiters
 from gpu.model.ways import Remedy, Way

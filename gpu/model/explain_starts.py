@@ -21,13 +21,14 @@ from gpu.model import (
     waiters,
 )
 from gpu.model.ahead import Ahead
+from gpu.model.draft import Draft
 from gpu.model.explain import Explanation
 from gpu.model.fit import Facts
 from gpu.model.gate_reasons import ClaimsUnreadable, GateReason
 from gpu.model.misfits import Misfit
 from gpu.model.reach import Reach
 from gpu.model.remedies import Case
-from gpu.model.snapshot import Draft, Snapshot
+from gpu.model.snapshot import Snapshot
 from gpu.model.starts import Start
 from gpu.model.waiters import Waiters
 from gpu.model.ways import Remedy
@@ -110,7 +111,7 @@ def _judged(
     """Yield why each start waits, in turn; whoever does not takes its units from those that follow."""
     draft = orders.queued(snapshot)
     reaches = reach.by_record(draft)
-    lost = snapshot.draft()
+    lost = Draft.of(snapshot)
     Ahead(lost, reaches, {one.set_id for one in line.starts})
     waiting = {one.key for one in line.starts}
     look = _Look(lambda: foreseen.beside(draft, facts(), waiting))

@@ -11,9 +11,10 @@ from typing import Final
 
 from gpu.model import bind_requests, fit
 from gpu.model.bind_requests import Asked
+from gpu.model.draft import Draft
 from gpu.model.fit import Facts
 from gpu.model.misfits import Misfit
-from gpu.model.snapshot import Draft, Snapshot
+from gpu.model.snapshot import Snapshot
 from gpu.objects import foreseen
 from gpu.objects.claims import BindRequest, BindResult, GPUClaim
 from gpu.objects.classes import Toleration

@@ -11,9 +11,9 @@ from typing import Final
 
 from gpu.config import Grace
 from gpu.model import coverage, eligibility, guests
+from gpu.model.draft import Draft
 from gpu.model.guests import Guest
 from gpu.model.sets import ClaimSet
-from gpu.model.snapshot import Draft
 from gpu.objects import meta
 from gpu.objects.claims import Cause, GPUClaim, Phase
 from gpu.objects.classes import GPUClass, OnCordon

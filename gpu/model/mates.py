@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gpu.model import bind_requests, coverage, placement, rejections, sets
+from gpu.model.draft import Draft
 from gpu.model.ledger import Holder
 from gpu.model.sets import ClaimSet
-from gpu.model.snapshot import Draft
 from gpu.objects.claims import GPUClaim
 from gpu.objects.meta import ObjectKey
 from gpu.units import ClassName, NodeName, Units

@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 
 from gpu.model import budgets, cases, entry, mates, placement, refusals, tenancy, turns
 from gpu.model.cases import MOST_COUNT, Case
+from gpu.model.draft import Age, Draft, View
 from gpu.model.refusals import Refusal
-from gpu.model.snapshot import Age, Draft, Snapshot, View
+from gpu.model.snapshot import Snapshot
 from gpu.objects.claims import GPUClaim, Phase
 from gpu.objects.classes import GPUClass
 from gpu.objects.meta import ObjectKey
@@ -139,11 +140,11 @@ def queued(snapshot: Snapshot, before: Age | None = None) -> Draft:
 
     That of all of them is made once and shared: do not change it.
     """
-    if before is None and snapshot.memo.queued is not None:
+    if before is None and isinstance(snapshot.memo.queued, Draft):
         return snapshot.memo.queued
     # Of a copy: the snapshot keeps the draft, and a circle of both would live on until a garbage
     # collection, which holds every thread while it walks all that a snapshot has.
-    draft = replace(snapshot, memo=replace(snapshot.memo)).draft()
+    draft = Draft.of(replace(snapshot, memo=replace(snapshot.memo)))
     turns.serve_lost(draft)
     refused: dict[ObjectKey, Reasons] = {}
     for claim in waiting(snapshot):

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 
 from gpu.model import coverage, eligibility, refusals, sets
+from gpu.model.draft import Draft
 from gpu.model.refusals import Refusal
 from gpu.model.rooms import Rooms
-from gpu.model.snapshot import Draft
 from gpu.objects.claims import GPUClaim
 from gpu.units import ClassName, NodeName, ResourceName, Units
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final, assert_never
 
 from gpu.model import eligibility, placement, refusals
+from gpu.model.draft import Draft
 from gpu.model.grants import BadKey, BadValue, Objection, TooMuch
 from gpu.model.refusals import Refusal
 from gpu.model.snapshot import Snapshot
@@ -132,7 +133,7 @@ def _of_free(snapshot: Snapshot, name: ClassName, wanted: Units) -> Premises:
     served = snapshot.capacities.get(snapshot.classes[name].resource, {})
     if sum(served[node] for node in eligibility.nodes(snapshot, name)) < wanted:
         return NODES
-    if _is_waited_for(snapshot) and placement.free(snapshot.draft(), name) >= wanted:
+    if _is_waited_for(snapshot) and placement.free(Draft.of(snapshot), name) >= wanted:
         return TURNS
     return ROOM
 

@@ -11,11 +11,12 @@ from datetime import datetime
 
 from gpu.config import Grace
 from gpu.model import bind_requests, evidence, guests, rejections, witness
+from gpu.model.draft import Draft
 from gpu.model.rejections import Rejections
 from gpu.model.sets import ClaimSet
 from gpu.model.sightings import Sightings
 from gpu.model.signs import Lack, Missing, Proof
-from gpu.model.snapshot import Draft, Snapshot
+from gpu.model.snapshot import Snapshot
 from gpu.model.witness import Witness
 from gpu.objects import meta
 from gpu.objects.kubevirt import VMI

@@ -10,10 +10,10 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from gpu.model import booking, budgets, eligibility, orders, placement, refusals, tenancy
+from gpu.model.draft import Draft
 from gpu.model.gate_reasons import GateReason
 from gpu.model.orders import Accepted, Order
 from gpu.model.refusals import OverBudget
-from gpu.model.snapshot import Draft
 from gpu.model.waiters import OfRoom, Turn, Waiter, Waiters
 from gpu.model.ways import Remedy, Way
 from gpu.objects.claims import GPUClaim

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from collections.abc import Set as AbstractSet
 
 from gpu.model import coverage, eligibility, gate_reasons, placement, refusals
+from gpu.model.draft import Draft
 from gpu.model.gate_reasons import GateReason
 from gpu.model.misfits import Misfit
-from gpu.model.snapshot import Draft
 from gpu.model.starts import Start
 from gpu.objects.claims import GPUClaim
 from gpu.units import NodeName, ResourceName, Units

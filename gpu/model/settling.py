@@ -12,13 +12,13 @@ from typing import Final
 from gpu.config import Grace
 from gpu.model import departures, drain_plan, guard, keeping, mates, orders, reach, turns, witness
 from gpu.model.departures import Departure
+from gpu.model.draft import Draft
 from gpu.model.drain_plan import Circumstances, Rules, Step
 from gpu.model.guard import Tally
 from gpu.model.guests import Guest
 from gpu.model.orders import Accepted
 from gpu.model.rejections import Rejections
 from gpu.model.sightings import Sightings
-from gpu.model.snapshot import Draft
 from gpu.objects.claims import GPUClaim, Phase
 from gpu.objects.meta import ObjectKey
 from gpu.units import NodeName

@@ -13,9 +13,9 @@ from typing import Final
 
 from gpu import keys
 from gpu.model import coverage, gate_reasons, guests, refusals, sets
+from gpu.model.draft import Age, Draft
 from gpu.model.gate_reasons import GateReason
 from gpu.model.sets import ClaimSet
-from gpu.model.snapshot import Age, Draft
 from gpu.objects import pods
 from gpu.objects.claims import GPUClaim, Phase
 from gpu.objects.kinds import VMIS

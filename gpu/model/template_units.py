@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 
 from gpu import keys
 from gpu.model import budgets, cases, entry, refusals
+from gpu.model.draft import Draft
 from gpu.model.refusals import Refusal
-from gpu.model.snapshot import Draft
 from gpu.model.starts import Start
 from gpu.units import ClassName, QuotaKey, ResourceName, TenantName, Units
 

@@ -9,10 +9,10 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from gpu.model import placement, reach, refusals, sets
+from gpu.model.draft import Draft
 from gpu.model.reach import Reach, Reaches
 from gpu.model.refusals import Refusal
 from gpu.model.sets import ClaimSet
-from gpu.model.snapshot import Draft
 from gpu.objects.claims import GPUClaim, Phase
 from gpu.units import NodeName
 

@@ -12,10 +12,11 @@ from enum import StrEnum
 from typing import Final
 
 from gpu.model import orders, placement, reach, refusals, sets, starts, turns
+from gpu.model.draft import Age, Draft
 from gpu.model.gate_reasons import GateReason
 from gpu.model.reach import Reach
 from gpu.model.refusals import Refusal
-from gpu.model.snapshot import Age, Draft, Snapshot
+from gpu.model.snapshot import Snapshot
 from gpu.model.starts import Start
 from gpu.objects import meta
 from gpu.objects.claims import GPUClaim, Phase
@@ -191,7 +192,7 @@ def told(older: int) -> Queued:
 
 def _found(snapshot: Snapshot) -> Waiters:
     orders.queued(snapshot)
-    draft = snapshot.draft()
+    draft = Draft.of(snapshot)
     gated = tuple(one for one in starts.waiting(draft) if not one.is_plain)
     lost = tuple(_lost(draft))
     by_tenant: dict[TenantName, list[GPUClaim]] = {}

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from gpu.model import advance, drain_plan, keeping, settling
+from gpu.model.draft import Draft
 from gpu.model.drain_plan import Circumstances, Outcome
 from gpu.model.settling import Left, Why
 from gpu.model.snapshot import Snapshot
@@ -82,7 +83,7 @@ def lose_node(snapshot: Snapshot, about: Circumstances, name: NodeName) -> Answe
         raise KeyError(name)
     others = tuple(node for node in snapshot.given.nodes if node.name != name)
     after = advance.advance(snapshot, replace(snapshot.given, nodes=others), snapshot.settings)
-    settled = settling.settle(after.draft(), about)
+    settled = settling.settle(Draft.of(after), about)
     told = [one for one in settled.left.values() if one.node == name]
     lost: list[Fate] = []
     movable: list[Fate] = []
@@ -121,8 +122,8 @@ def add_nodes(snapshot: Snapshot, about: Circumstances, like: NodeName, count: i
     fresh = tuple(_copy(model, number, snapshot.nodes) for number in range(1, count + 1))
     every = tuple(sorted((*snapshot.given.nodes, *fresh), key=lambda node: node.meta.key))
     after = advance.advance(snapshot, replace(snapshot.given, nodes=every), snapshot.settings)
-    before = settling.settle(snapshot.draft(), about)
-    now = settling.settle(after.draft(), about)
+    before = settling.settle(Draft.of(snapshot), about)
+    now = settling.settle(Draft.of(after), about)
     went = {one.set_id for one in before.left.values() if one.why in settling.GOES}
     gone = [one for one in now.left.values() if one.why in settling.GOES and one.set_id not in went]
     moved = [fate for one in gone for fate in _fates(one, to=one.to)]

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from gpu.model import booking, settling, tenancy, what_if
+from gpu.model.draft import Draft
 from gpu.model.drain_plan import Circumstances
 from gpu.model.settling import Why
 from gpu.model.snapshot import Memo, Snapshot
@@ -68,7 +69,7 @@ def with_tree(snapshot: Snapshot, tree: Tree) -> Snapshot:
 
 
 def _bound(snapshot: Snapshot, about: Circumstances) -> Mapping[ObjectKey, NodeName]:
-    return settling.settle(snapshot.draft(), about).bound
+    return settling.settle(Draft.of(snapshot), about).bound
 
 
 def _declaring(tree: Tree, tenant: TenantName, key: QuotaKey, to: Units | None) -> Tree:

@@ -6,6 +6,7 @@ from typing import Any
 
 from gpu.binder.phase import Scene
 from gpu.config import Config
+from gpu.model.draft import Draft
 from gpu.model.sightings import Sightings
 from gpu.world import World
 from tests.binder import raws
@@ -33,7 +34,7 @@ def scene_of(
 ) -> Scene:
     return Scene(
         world=world,
-        draft=world.snapshot.draft(),
+        draft=Draft.of(world.snapshot),
         config=config or Config(),
         now=NOW,
         skip=frozenset(skip),

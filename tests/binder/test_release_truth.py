@@ -19,6 +19,7 @@ from gpu.binder.phase import Scene
 from gpu.binder.phases import attachments, release
 from gpu.config import Config
 from gpu.model import sightings
+from gpu.model.draft import Draft
 from gpu.model.sightings import Sightings
 from gpu.objects.nodes import decode_inventory
 from tests import sampling
@@ -190,7 +191,7 @@ class Truth:
         for phase in (attachments, release):
             scene = Scene(
                 world=world,
-                draft=snapshot.draft(),
+                draft=Draft.of(snapshot),
                 config=Config(),
                 now=self.at(self.now),
                 sightings=self.seen,

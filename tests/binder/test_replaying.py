@@ -19,6 +19,7 @@ from gpu.binder.phase import Scene
 from gpu.binder.replaying import ReplayError, Saves
 from gpu.cluster import errors
 from gpu.config import Config
+from gpu.model.draft import Draft
 from gpu.model.sightings import Sightings
 from gpu.world import World
 from tests import sampling, starting, strategies
@@ -34,7 +35,7 @@ REFUSED = errors.from_status({"code": 422, "reason": "Invalid", "message": "no"}
 
 
 def a_scene(world, **more):
-    good = {"draft": world.snapshot.draft(), "config": Config(), "now": START}
+    good = {"draft": Draft.of(world.snapshot), "config": Config(), "now": START}
     return Scene(world=world, **{**good, **more})
 
 

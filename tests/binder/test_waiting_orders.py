@@ -12,6 +12,7 @@ from gpu.binder.changes import ClaimStatus, Place
 from gpu.binder.phase import Scene
 from gpu.config import Config
 from gpu.model import mates, orders, turns
+from gpu.model.draft import Draft
 from gpu.model.orders import Accepted
 from gpu.objects.claims import Phase
 from tests import sampling, strategies
@@ -58,7 +59,7 @@ def crowds(draw):
 def scenes(world, now=NOW, **more):
     """Two of one world, each at the turn of its orders."""
     for _ in range(2):
-        draft = world.snapshot.draft()
+        draft = Draft.of(world.snapshot)
         scene = Scene(world=world, draft=draft, config=Config(), now=now, **more)
         for phase in phases.PASS[:BEFORE]:
             list(phase.changes(scene))
@@ -114,7 +115,7 @@ def after(world, wanted, data):
 @given(crowds(), st.data())
 def test_what_a_new_order_is_told_is_what_judging_each_before_it_gives(world, data):
     snapshot = world.snapshot
-    slow = snapshot.draft()
+    slow = Draft.of(snapshot)
     turns.serve_lost(slow)
     for claim in orders.waiting(slow):
         spot, why = naive_orders.judge(slow, orders.of(claim, mates.of(slow, claim)))

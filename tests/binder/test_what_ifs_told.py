@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from gpu import keys
 from gpu.config import RunningGuests
 from gpu.model import settling, what_if, what_if_budgets
+from gpu.model.draft import Draft
 from gpu.model.drain_plan import Circumstances
 from gpu.objects import kinds
 from gpu.objects.meta import ObjectKey
@@ -82,7 +83,7 @@ async def test_nodes_that_are_added_let_in_what_was_told(cluster, count):
         rig.cluster.put(kinds.NODES, fresh)
     await rig.until_still()
     await drains.end(rig, *drains.ending(cluster))
-    left = settling.settle(world.snapshot.draft(), about).left.values()
+    left = settling.settle(Draft.of(world.snapshot), about).left.values()
     anyway = {str(c.key) for one in left if one.why in settling.GOES for c in one.claims}
     placed = rig.placed().items()
     new = {key: node for key, node in placed if before.get(key) != node and key not in anyway}

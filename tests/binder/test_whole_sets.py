@@ -12,6 +12,7 @@ from gpu.binder.changes import ClaimStatus, Place
 from gpu.binder.phase import Scene
 from gpu.config import Config
 from gpu.model import placement, reach, sets, turns
+from gpu.model.draft import Draft
 from gpu.objects.claims import Phase
 from tests import sampling, strategies
 from tests.binder.scenes import NOW
@@ -42,7 +43,7 @@ def worlds(draw):
 
 
 def scene_of(world, now=NOW):
-    return Scene(world=world, draft=world.snapshot.draft(), config=Config(), now=now)
+    return Scene(world=world, draft=Draft.of(world.snapshot), config=Config(), now=now)
 
 
 def work(scene, phase):

@@ -2,6 +2,7 @@ import pytest
 
 from gpu.model import capacity
 from gpu.model.capacity import ClassUnits
+from gpu.model.draft import Draft
 from gpu.objects.nodes import NodeUnits
 from tests.builders import (
     H100,
@@ -166,7 +167,7 @@ def test_a_node_shows_units_held_and_free_of_each_resource():
 def test_a_draft_shows_what_is_planned():
     claim = a_claim(count=3)
     snapshot = a_snapshot(claims=[claim])
-    draft = snapshot.draft()
+    draft = Draft.of(snapshot)
     draft.bind(claim, "n1")
     assert capacity.of_classes(draft)["h100"].held == 3
     assert capacity.of_nodes(draft) == {"n1": (NodeUnits(name=H100, held=3, free=5),)}

@@ -6,6 +6,7 @@ from hypothesis import given
 
 from gpu.config import Grace, Guard
 from gpu.model import drain_plan, guard, keeping
+from gpu.model.draft import Draft
 from gpu.model.drain_plan import Circumstances, Outcome
 from gpu.objects import meta
 from gpu.objects.claims import Cause
@@ -168,7 +169,7 @@ def test_no_node_is_promised_more_than_it_has_left_by_anothers_sums(objects):
 @given(strategies.clusters())
 def test_what_has_no_room_fits_on_no_other_node_by_anothers_sums(objects):
     snapshot = a_snapshot(**objects)
-    draft = snapshot.draft()
+    draft = Draft.of(snapshot)
     ailing = keeping.troubles(draft, meta.EPOCH, Grace())
     offers = {offer.name: offer for offer in objects["classes"]}
     for found in drain_plan.plans(snapshot, WIDE) if not ailing else ():

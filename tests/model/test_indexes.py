@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu.model import coverage, indexes, sets
+from gpu.model.draft import Draft
 from gpu.objects.claims import Phase
 from tests import sampling, strategies
 from tests.builders import a_claim, a_snapshot, a_vm
@@ -49,7 +50,7 @@ def asked(view):
 def test_an_index_answers_as_a_walk_does_whatever_was_put_kept_or_undone(objects, data):
     snapshot = a_snapshot(**objects)
     before = asked(snapshot) if data.draw(st.booleans()) else None
-    draft = snapshot.draft()
+    draft = Draft.of(snapshot)
     assert asked(draft) == walked(draft)
     for _ in range(data.draw(st.integers(0, 4)) if snapshot.claims else 0):
         with draft.savepoint() as point:

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu.model import budgets, capacity, mates, offers, orders
+from gpu.model.draft import Draft
 from gpu.model.orders import Accepted, Order, Refused
 from gpu.objects.claims import Phase
 from tests import sampling, strategies
@@ -74,7 +75,7 @@ def test_every_verdict_of_a_pass_is_the_naive_one(objects):
     objects = dict(objects) | {
         "claims": [claim for claim in objects["claims"] if claim.phase is not Phase.LOST]
     }
-    draft = a_snapshot(**objects).draft()
+    draft = Draft.of(a_snapshot(**objects))
     for claim in orders.waiting(draft):
         counted = [
             item
@@ -91,7 +92,7 @@ def test_every_verdict_of_a_pass_is_the_naive_one(objects):
 @quick
 @given(strategies.clusters())
 def test_a_pass_never_books_past_what_a_node_serves_or_a_budget_allows(objects):
-    draft = a_snapshot(**objects).draft()
+    draft = Draft.of(a_snapshot(**objects))
     bound = work(draft)
     settled = [item for item in draft.claims() if item.phase is not Phase.PENDING]
     for key, node in bound.items():
@@ -107,9 +108,9 @@ def test_a_pass_never_books_past_what_a_node_serves_or_a_budget_allows(objects):
 @quick
 @given(strategies.clusters())
 def test_a_second_pass_binds_nothing_more(objects):
-    draft = a_snapshot(**objects).draft()
+    draft = Draft.of(a_snapshot(**objects))
     work(draft)
-    again = a_snapshot(**(dict(objects) | {"claims": list(draft.claims())})).draft()
+    again = Draft.of(a_snapshot(**(dict(objects) | {"claims": list(draft.claims())})))
     assert work(again) == {}
 
 
@@ -121,7 +122,7 @@ def test_the_order_of_listed_objects_changes_nothing(objects, random):
         for name, items in objects.items()
     }
     first, second = a_snapshot(**objects), a_snapshot(**shuffled)
-    assert work(first.draft()) == work(second.draft())
+    assert work(Draft.of(first)) == work(Draft.of(second))
     for tenant in TENANTS:
         assert offers.offers(first, tenant) == offers.offers(second, tenant)
         assert budgets.gates(first, tenant) == budgets.gates(second, tenant)
@@ -151,7 +152,7 @@ def test_a_new_order_accepted_on_the_snapshot_is_bound_by_the_next_pass(objects)
         verdict = orders.check(snapshot, replace(orders.of(order), age=None))
         stored = a_snapshot(**(dict(objects) | {"claims": [*objects["claims"], order]}))
         node = verdict.node if isinstance(verdict, Accepted) else None
-        assert work(stored.draft()).get(order.key) == node
+        assert work(Draft.of(stored)).get(order.key) == node
 
 
 @quick
@@ -170,7 +171,7 @@ def test_lost_claims_count_for_budgets_and_not_for_capacity(objects):
 @quick
 @given(strategies.clusters(), st.data())
 def test_undoing_leaves_a_draft_as_it_was_whatever_was_done(objects, data):
-    draft = a_snapshot(**objects).draft()
+    draft = Draft.of(a_snapshot(**objects))
     waiting = orders.waiting(draft)
     if waiting:
         work(draft, data.draw(st.lists(st.sampled_from(waiting), max_size=2)))
@@ -186,13 +187,13 @@ def test_undoing_leaves_a_draft_as_it_was_whatever_was_done(objects, data):
 @quick
 @given(strategies.clusters(), st.data())
 def test_what_was_unbound_leaves_the_rest_as_if_it_had_never_been_bound(objects, data):
-    draft = a_snapshot(**objects).draft()
+    draft = Draft.of(a_snapshot(**objects))
     bound = [draft.claim(key) for key in work(draft)]
     undone = data.draw(st.sets(st.sampled_from([claim.key for claim in bound]))) if bound else set()
     for claim in bound:
         if claim.key in undone:
             draft.unbind(claim)
-    fresh = draft.snapshot.draft()
+    fresh = Draft.of(draft.snapshot)
     for claim in bound:
         if claim.key not in undone:
             fresh.bind(claim, claim.node)
@@ -238,7 +239,7 @@ def test_the_oracle_can_tell_a_wrong_ledger_from_a_right_one():
         "claims": [a_claim(on="n1", count=3)],
         **{name: [] for name in ("pods", "vmis", "releases", "inventory", "namespaces")},
     }
-    draft = a_snapshot(**objects).draft()
+    draft = Draft.of(a_snapshot(**objects))
     (node,) = objects["nodes"]
     right = oracles.serves(objects, node, H100) - oracles.in_use(
         objects, objects["claims"], "n1", H100

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from gpu.config import Grace
 from gpu.model import keeping
+from gpu.model.draft import Draft
 from gpu.model.keeping import Trouble
 from gpu.objects.claims import Cause
 from tests import sampling
@@ -49,7 +50,7 @@ def says(cause, since=0):
 
 def found(now=NOW, grace=GRACE, claims=None, **objects):
     claims = [a_claim(on="n1")] if claims is None else claims
-    return keeping.troubles(a_snapshot(claims=claims, **objects).draft(), now, grace)
+    return keeping.troubles(Draft.of(a_snapshot(claims=claims, **objects)), now, grace)
 
 
 def of(**objects):

@@ -1,6 +1,7 @@
 """An order that a VM names is bound beside the VM's other claims, or together with them."""
 
 from gpu.model import mates, orders
+from gpu.model.draft import Draft
 from gpu.model.orders import Accepted, Refused
 from gpu.model.refusals import NoNodeForSet
 from tests.builders import a_claim, a_node, a_snapshot, a_vm
@@ -15,7 +16,7 @@ def verdict(*held, nodes=(("n1", 8), ("n2", 8)), order=None):
         claims=[*held, order],
         vms=[a_vm(claims=names)],
     )
-    draft = snapshot.draft()
+    draft = Draft.of(snapshot)
     return orders.check(draft, orders.of(order, mates.of(draft, order)))
 
 

@@ -3,6 +3,7 @@ import gc
 import pytest
 
 from gpu.model import cases, orders
+from gpu.model.draft import Draft
 from gpu.model.orders import Accepted, Order, Refused
 from gpu.model.refusals import (
     BadCount,
@@ -171,7 +172,7 @@ def test_waiting_orders_are_pending_no_templates_and_oldest_first():
         a_claim("template", template=True),
         a_claim("attached", vm="vm"),
     ]
-    draft = a_snapshot(claims=claims).draft()
+    draft = Draft.of(a_snapshot(claims=claims))
     assert [claim.meta.name for claim in orders.waiting(draft)] == [
         "attached",
         "old",
@@ -218,7 +219,7 @@ def test_younger_orders_never_count_against_an_older_one():
     snapshot = a_snapshot(
         nodes=[a_node(units=64)], releases=[a_release(quotas=budget(h100=10))], claims=claims
     )
-    draft = snapshot.draft()
+    draft = Draft.of(snapshot)
     bound = []
     for claim in orders.waiting(draft):
         verdict = orders.check(draft, orders.of(claim))
@@ -237,7 +238,7 @@ def test_a_stored_order_asked_about_on_the_snapshot_is_judged_at_its_place():
 
 def test_a_set_is_judged_by_binding_each_member_before_the_next():
     one, two = a_claim("one", count=5, at=1), a_claim("two", count=5, at=1)
-    draft = a_snapshot(claims=[one, two]).draft()
+    draft = Draft.of(a_snapshot(claims=[one, two]))
     verdict = orders.check(draft, orders.of(one))
     assert verdict == Accepted("n1")
     draft.bind(one, verdict.node)

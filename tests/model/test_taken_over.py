@@ -4,6 +4,7 @@ import pytest
 
 from gpu import keys
 from gpu.model import capacity, naive
+from gpu.model.draft import Draft
 from gpu.model.naive import Cluster, Usage
 from tests.builders import H100, a_claim, a_class, a_node, a_pod, a_snapshot, a_vmi, attachment
 
@@ -80,7 +81,7 @@ def test_the_checker_counts_them_once(case):
 
 
 def test_what_it_leaves_in_this_pass_is_in_use_by_the_pod_still():
-    draft = a_snapshot(nodes=[a_node()], claims=[taken()], pods=[pod()], vmis=[OLD]).draft()
+    draft = Draft.of(a_snapshot(nodes=[a_node()], claims=[taken()], pods=[pod()], vmis=[OLD]))
     with draft.savepoint():
         draft.lift(next(iter(draft.claims())))
         assert capacity.free(draft, "n1", H100) == 6

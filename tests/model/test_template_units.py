@@ -3,6 +3,7 @@
 import pytest
 
 from gpu.model import template_units
+from gpu.model.draft import Draft
 from gpu.model.refusals import ClassRetired, NoSuchClass, NotEntitled, OverBudget
 from gpu.units import Units
 from tests.builders import (
@@ -27,7 +28,7 @@ CLASSES = [
 
 
 def asked(wanted, tenant="tenant-a", **objects):
-    draft = a_snapshot(classes=CLASSES, **objects).draft()
+    draft = Draft.of(a_snapshot(classes=CLASSES, **objects))
     return template_units.refused(
         draft, tenant, {name: Units(units) for name, units in wanted.items()}
     )

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from gpu.config import Guard
 from gpu.model import settling, what_if, what_if_budgets
+from gpu.model.draft import Draft
 from gpu.model.drain_plan import Circumstances
 from gpu.model.settling import Why
 from gpu.units import QuotaKey, TenantName, Units
@@ -67,7 +68,7 @@ def test_another_budget_gives_what_a_cluster_that_declares_it_has(objects, tenan
     made = what_if_budgets.with_tree(snapshot, whole.tree)
     used = {charge: units for charge, units in whole.ledger.used_units.items() if units}
     assert {charge: units for charge, units in made.ledger.used_units.items() if units} == used
-    assert settling.settle(made.draft(), WIDE) == settling.settle(whole.draft(), WIDE)
+    assert settling.settle(Draft.of(made), WIDE) == settling.settle(Draft.of(whole), WIDE)
 
 
 @few

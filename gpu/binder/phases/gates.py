@@ -30,11 +30,11 @@ from gpu.model import (
     template_units,
 )
 from gpu.model.ahead import Ahead
+from gpu.model.draft import Age
 from gpu.model.fit import Facts
 from gpu.model.gate_reasons import GateReason, NodesRefused, StartsFail
 from gpu.model.misfits import Misfit
 from gpu.model.reach import Reach, Reaches
-from gpu.model.snapshot import Age
 from gpu.model.starts import Start
 from gpu.objects.claims import AttachedPod, Attachment, Cause, Displaced, GPUClaim, Phase
 from gpu.objects.kinds import VMIS

@@ -8,6 +8,7 @@ import pytest
 from gpu.binder.changes import EndGuest, How, Lose, Place
 from gpu.binder.confirms import NodeOff, NoOtherPods, PodsEnded
 from gpu.binder.phases import lost, moves
+from gpu.model.draft import Draft
 from gpu.model.refusals import GuestMayRun, NoFreeUnits
 from gpu.model.sightings import Sightings
 from gpu.objects.claims import Cause, Displaced, Phase
@@ -366,7 +367,7 @@ def test_what_is_said_once_is_not_said_again(cause):
     for change in moves.changes_of(scene):
         claim = scene.draft.claim(change.claim.key)
     again = replace(scene.world, claims=(claim,))
-    assert told(replace(scene, world=again, draft=again.snapshot.draft())) == []
+    assert told(replace(scene, world=again, draft=Draft.of(again.snapshot))) == []
 
 
 def test_a_device_plugin_that_restarts_moves_nothing():

@@ -11,6 +11,7 @@ from gpu.binder.phase import Findings
 from gpu.binder.phases import moves, orders, status
 from gpu.config import Guard
 from gpu.model import guard
+from gpu.model.draft import Draft
 from gpu.objects.claims import Cause, Displaced
 from gpu.units import NodeName
 from tests.binder import raws
@@ -90,7 +91,7 @@ def test_the_next_pass_holds_back_the_same_under_the_same_id():
     again = replace(
         scene,
         world=later,
-        draft=later.snapshot.draft(),
+        draft=Draft.of(later.snapshot),
         now=NOW + timedelta(seconds=30),
         findings=type(scene.findings)(),
     )
@@ -125,7 +126,7 @@ def test_the_limit_told_counts_what_the_pass_placed_afterwards():
         claims=tuple(scene.draft.claims()),
         binders=(replace(report.binder, settings=report.settings, conditions=report.conditions),),
     )
-    again = replace(scene, world=world, draft=world.snapshot.draft(), findings=Findings())
+    again = replace(scene, world=world, draft=Draft.of(world.snapshot), findings=Findings())
     assert done(again) == []
     assert again.findings.guard_limit == 3
     assert [it for it in status.changes_of(again) if isinstance(it, ReportBinder)] == []
@@ -196,7 +197,7 @@ def test_a_node_that_stands_is_not_taken_for_lost_because_a_member_left_it():
         ("x", Displaced(at=NOW, node=NodeName("n2"), cause=GONE)),
         ("y", Displaced(at=NOW, node=NodeName("n1"), cause=Cause.SET_TORN)),
     ]
-    later = replace(first, world=world, draft=world.snapshot.draft(), skip=frozenset())
+    later = replace(first, world=world, draft=Draft.of(world.snapshot), skip=frozenset())
     assert sorted(done(later)) == ["lose b", "lose c", "place a n1"]
 
 
