@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gpu import keys
-from gpu.model import naive
-from gpu.model.naive import Amounts, Cluster, Place, Usage, vm_of
+from gpu.model import naive, naive_usage
+from gpu.model.naive import Amounts, Cluster, Place, vm_of
+from gpu.model.naive_usage import Usage
 from gpu.model.violations import Plan, Rule, Violation
 from gpu.objects.meta import ObjectKey
 from gpu.units import QuotaKey
@@ -100,7 +101,7 @@ def budgets(plan: Plan) -> Iterator[Violation]:
         (claim.tenant, key) for claim in plan.new for key in cluster.quota_keys(claim.class_name)
     }
     came = {(pin.vm.namespace, pin.pod): pin.node for pin in plan.pins if pin.node}
-    bare = naive.let_through(replace(cluster, pinned=came), plan.after) if came else {}
+    bare = naive_usage.let_through(replace(cluster, pinned=came), plan.after) if came else {}
     for tenant, units in bare.items():
         for resource in units:
             wanted |= {(tenant, QuotaKey(resource)), (tenant, QuotaKey(keys.QUOTA_TOTAL))}

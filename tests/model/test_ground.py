@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from gpu.model import naive
 from gpu.model.ground import Ground, changes
-from gpu.model.naive import Cluster, Usage
+from gpu.model.naive import Cluster
+from gpu.model.naive_usage import Usage
 from tests import sampling
 from tests.builders import a_claim, a_class, a_pod, a_vm, a_vmi, attachment
 

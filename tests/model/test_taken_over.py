@@ -5,7 +5,8 @@ import pytest
 from gpu import keys
 from gpu.model import capacity, naive
 from gpu.model.draft import Draft
-from gpu.model.naive import Cluster, Usage
+from gpu.model.naive import Cluster
+from gpu.model.naive_usage import Usage
 from tests.builders import H100, a_claim, a_class, a_node, a_pod, a_snapshot, a_vmi, attachment
 
 TENANT = "tenant-a"
