@@ -8,7 +8,8 @@ from typing import Final
 
 from gpu import keys, settings
 from gpu.errors import SettingsError
-from gpu.model import advance, fit, promises, snapshot, storage
+from gpu.model import advance, fit_facts, promises, snapshot, storage
+from gpu.model.fit_facts import Facts
 from gpu.model.given import Objects
 from gpu.model.snapshot import Snapshot
 from gpu.model.standing_pods import StandingPods
@@ -120,12 +121,12 @@ class World:
         found: Snapshot | None = self.__dict__.get("snapshot", self.__dict__.get("_before"))
         return found
 
-    def fit_facts(self, seen: Snapshot, *, known: StandingPods | None = None) -> fit.Facts:
+    def fit_facts(self, seen: Snapshot, *, known: StandingPods | None = None) -> Facts:
         """Return what nodes, pods and volumes say of where a launcher fits, as a snapshot has claims.
 
-        `known`: as `fit.facts` has it.
+        `known`: as `fit_facts.of` has it.
         """
-        return fit.facts(
+        return fit_facts.of(
             nodes=seen.nodes,
             pods=self.pods,
             namespaces=self.namespaces,

@@ -10,7 +10,7 @@ from gpu.binder.changes import Change, ClaimStatus, SetId
 from gpu.config import Config
 from gpu.model import coverage, usage, witness
 from gpu.model.draft import Draft
-from gpu.model.fit import Facts
+from gpu.model.fit_facts import Facts
 from gpu.model.foreseen import Seat
 from gpu.model.gate_reasons import GateReason
 from gpu.model.sightings import Sightings

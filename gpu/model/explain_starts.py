@@ -23,7 +23,7 @@ from gpu.model import (
 from gpu.model.ahead import Ahead
 from gpu.model.draft import Draft
 from gpu.model.explain import Explanation
-from gpu.model.fit import Facts
+from gpu.model.fit_facts import Facts
 from gpu.model.gate_reasons import ClaimsUnreadable, GateReason
 from gpu.model.misfits import Misfit
 from gpu.model.reach import Reach

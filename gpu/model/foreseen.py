@@ -12,7 +12,7 @@ from typing import Final
 from gpu.model import bind_requests, fit
 from gpu.model.bind_requests import Asked
 from gpu.model.draft import Draft
-from gpu.model.fit import Facts
+from gpu.model.fit_facts import Facts
 from gpu.model.misfits import Misfit
 from gpu.model.snapshot import Snapshot
 from gpu.objects import foreseen

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gpu import keys
 from gpu.binder import conditions
 from gpu.binder.phases import gates
-from gpu.model import explain, explain_starts, fit, gate_reasons, waiters
+from gpu.model import explain, explain_starts, fit_facts, gate_reasons, waiters
 from gpu.model.ways import Way
 from gpu.objects import kinds
 from gpu.objects.claims import Phase
@@ -104,7 +104,7 @@ async def told(rig):
 
 
 def facts(world):
-    return fit.facts(
+    return fit_facts.of(
         nodes=world.snapshot.nodes,
         pods=world.pods,
         namespaces=world.namespaces,

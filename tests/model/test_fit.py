@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from gpu.model import fit, misfits, storage
+from gpu.model import fit, fit_facts, misfits, storage
 from gpu.model.misfits import Cause, Misfit
 from gpu.objects import nodes, pods, tenants
 from gpu.objects.classes import Toleration
@@ -22,7 +22,7 @@ from tests.starting import (
 
 
 def facts(*machines, **more):
-    return fit.facts(nodes={node.name: node for node in machines}, **{"pods": [], **more})
+    return fit_facts.of(nodes={node.name: node for node in machines}, **{"pods": [], **more})
 
 
 def why_not(pod, *machines, tolerations=(), **more):

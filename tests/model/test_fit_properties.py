@@ -6,7 +6,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from gpu import keys
-from gpu.model import fit
+from gpu.model import fit, fit_facts
 from gpu.objects import nodes, pods, tenants
 from gpu.objects.classes import Toleration
 from tests import sampling
@@ -218,9 +218,9 @@ def clusters(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
-def facts_of(cluster: dict[str, Any]) -> fit.Facts:
+def facts_of(cluster: dict[str, Any]) -> fit_facts.Facts:
     found = [nodes.decode(raw) for raw in cluster["nodes"]]
-    return fit.facts(
+    return fit_facts.of(
         nodes={node.name: node for node in found},
         pods=map(pods.decode, cluster["pods"]),
         namespaces=map(tenants.decode_namespace, cluster["namespaces"]),

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from gpu.model import demotions, fit, promises
+from gpu.model import demotions, fit, fit_facts, promises
 from gpu.model.demotions import Demotions
 from gpu.model.misfits import Cause
 from gpu.model.rejections import Why
@@ -69,7 +69,7 @@ OTHERS = [
 
 def cpu_left(scene, *there):
     """Why a pod that asks for the whole node is kept from it, beside launchers on their way."""
-    seen = fit.facts(
+    seen = fit_facts.of(
         nodes={"n1": a_machine(amounts={"cpu": "8"})},
         pods=there,
         promised=promises.unbound(scene),

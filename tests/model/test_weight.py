@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpu.model import fit, misfits, weight
+from gpu.model import fit, fit_facts, misfits, weight
 from gpu.model.misfits import Cause, Misfit
 from gpu.objects import pod_needs
 from gpu.objects.pod_needs import PodTerm, Requirement
@@ -15,7 +15,7 @@ MANY = 20_000
 
 def judged(pod, *others, machine=None):
     there = machine or a_machine(units=8)
-    return fit.why_not(fit.asked(pod), there, fit.facts(nodes={there.name: there}, pods=others))
+    return fit.why_not(fit.asked(pod), there, fit_facts.of(nodes={there.name: there}, pods=others))
 
 
 def near_terms(count, **more):

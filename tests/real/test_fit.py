@@ -11,7 +11,7 @@ import pytest_asyncio
 from devcluster.plane import ControlPlane
 from gpu.cluster import errors
 from gpu.cluster.client import Client
-from gpu.model import fit
+from gpu.model import fit, fit_facts
 from gpu.objects import kinds, nodes, pods, tenants
 from gpu.objects.meta import ObjectKey
 from tests.model.fit_rows import ROWS, VOLUMES, Row
@@ -183,7 +183,7 @@ def volume_claim(raw: Raw) -> Raw:
     return made
 
 
-async def facts(api: Client, objects: dict[str, list[Raw]]) -> fit.Facts:
+async def facts(api: Client, objects: dict[str, list[Raw]]) -> fit_facts.Facts:
     """Look at the row's objects as they are stored now."""
 
     async def read(kind: kinds.Kind, part: str) -> list[Raw]:
@@ -193,7 +193,7 @@ async def facts(api: Client, objects: dict[str, list[Raw]]) -> fit.Facts:
         ]
 
     found = [nodes.decode(raw) for raw in await read(kinds.NODES, "nodes")]
-    return fit.facts(
+    return fit_facts.of(
         nodes={node.name: node for node in found},
         pods=[pods.decode(raw) for raw in await read(kinds.PODS, "pods")],
         namespaces=[

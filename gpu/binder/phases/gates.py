@@ -31,7 +31,7 @@ from gpu.model import (
 )
 from gpu.model.ahead import Ahead
 from gpu.model.draft import Age
-from gpu.model.fit import Facts
+from gpu.model.fit_facts import Facts
 from gpu.model.gate_reasons import GateReason, NodesRefused, StartsFail
 from gpu.model.misfits import Misfit
 from gpu.model.reach import Reach, Reaches

@@ -16,14 +16,14 @@ from gpu.model import (
     answers,
     bind_requests,
     coverage,
-    fit,
+    fit_facts,
     foreseen,
     gate_reasons,
     reach,
 )
 from gpu.model.ahead import Ahead
 from gpu.model.answers import Case, Granted, Refused
-from gpu.model.fit import Facts
+from gpu.model.fit_facts import Facts
 from gpu.model.foreseen import Launchers
 from gpu.model.reach import Reach, Reaches
 from gpu.objects.claims import BindRequest, BindResult, Displaced, GPUClaim, Phase
@@ -67,7 +67,7 @@ class _Turn:
 def _facts(scene: Scene, found: Iterable[Case]) -> Facts:
     """Look at pods and volumes, if any start tells of a launcher that is to stand beside them."""
     if not any(case.asked.request.launcher for case in found):
-        return fit.facts(nodes=scene.draft.snapshot.nodes, pods=())
+        return fit_facts.of(nodes=scene.draft.snapshot.nodes, pods=())
     return scene.fit_facts()
 
 
