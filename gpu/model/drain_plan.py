@@ -8,33 +8,28 @@ refused, and the guard's window ends when a set was displaced last.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
 from gpu.config import Grace, Guard, RunningGuests
-from gpu.model import coverage, departures, guard, guests, keeping, witness
-from gpu.model.departures import Deed, Departure
+from gpu.model import coverage, departures, guard, guests, keeping, rounds, witness
+from gpu.model.departures import Departure
 from gpu.model.draft import Draft
 from gpu.model.guard import Tally
 from gpu.model.guests import Guest
 from gpu.model.keeping import Trouble
 from gpu.model.ledger import Holder
-from gpu.model.rejections import Rejections
+from gpu.model.rounds import Rules, Step
 from gpu.model.sets import ClaimSet
 from gpu.model.sightings import Sightings
-from gpu.model.signs import Proof
 from gpu.model.snapshot import Snapshot
-from gpu.objects import meta
 from gpu.objects.binders import GPUBinder
 from gpu.objects.claims import Cause, GPUClaim, Phase
 from gpu.objects.nodes import Node
 from gpu.units import NodeName
 
-_NOBODY: Final = Rejections()
 _RUN_ON: Final = frozenset({Guest.RUNNING, Guest.PROVISIONING})
 """Guests that a cordon leaves alone."""
-_PROVEN: Final = Proof(words=())
 
 
 class Outcome(StrEnum):
@@ -113,7 +108,7 @@ class Table:
         self._snapshot, self._about = snapshot, about
         self._draft = Draft.of(snapshot)
         found = self._draft.sets
-        self._looking = witness.of(snapshot, (), Sightings(), Grace(), as_of(snapshot))
+        self._looking = witness.of(snapshot, (), Sightings(), Grace(), rounds.as_of(snapshot))
         self._on: dict[NodeName, list[ClaimSet]] = {}
         for item in found:
             for node in item.nodes:
@@ -161,38 +156,38 @@ class Table:
         held_back: list[Step] = []
         for is_second in (False, True):
             if is_second:
-                left = departures.by_turn(map(ended, left))
+                left = departures.by_turn(map(rounds.ended, left))
             first = departures.by_turn((*beside, *left)) if beside else left
             with self._draft.savepoint():
                 steps = [
                     step
-                    for step in round_of(self._draft, first, tally, rules)
+                    for step in rounds.of(self._draft, first, tally, rules)
                     if step.departure.trouble.node == name
                 ]
             held_back += [step for step in steps if step.held_back]
             for step in steps:
                 if step.goes and step.to is not None:
-                    move(self._draft, step.departure, step.to)
+                    rounds.move(self._draft, step.departure, step.to)
                     one, to = step.departure, step.to
                     told[one.item.id] = _planned(name, one, Outcome.MOVE, to, at_once=not is_second)
             apart = {*told, *(step.departure.item.id for step in held_back)}
             left = [one for one in left if one.item.id not in apart]
             if tally.held_back:
                 tally = replace(tally, shown=tally.shown | set().union(*tally.held_back.values()))
-        for _ in round_of(self._draft, beside, tally, rules):
+        for _ in rounds.of(self._draft, beside, tally, rules):
             pass  # what is promised to others is theirs
         asks = bool(tally.held_back)
         for one in (*(step.departure for step in held_back), *left):
             told[one.item.id] = self._last(name, one, Outcome.MOVE, asks=asks)
-        for one in departures.by_turn(ended(one) for one in going if one.item.id in runs):
+        for one in departures.by_turn(rounds.ended(one) for one in going if one.item.id in runs):
             told[one.item.id] = self._last(name, one, Outcome.MOVE_WHEN_STOPPED, asks=asks)
 
     def _last(self, name: NodeName, one: Departure, outcome: Outcome, *, asks: bool) -> Planned:
         """Tell of one that goes after all others, if there is room left; it takes that."""
-        to = departures.elsewhere(self._draft, one, _NOBODY, self._looking.now)
+        to = departures.elsewhere(self._draft, one, rounds.NOBODY, self._looking.now)
         if to is None:
             return _planned(name, one, Outcome.NO_ROOM)
-        move(self._draft, one, to)
+        rounds.move(self._draft, one, to)
         return _planned(name, one, outcome, to, held_back=asks)
 
     def _tally(self, found: Iterable[ClaimSet], leaving: Iterable[Departure]) -> Tally:
@@ -246,74 +241,6 @@ class Table:
             )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """One departure of a round: whether it goes, and the node with room for all of it."""
-
-    departure: Departure
-    to: NodeName | None
-    goes: bool = False
-    waits: bool = False
-    """Its pods have to end first: it goes in the next round."""
-    held_back: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
-    """What the rounds over one node go by."""
-
-    running: RunningGuests
-    now: datetime
-    closed: frozenset[NodeName]
-    """Nodes that take nothing: the one that is cordoned."""
-
-
-def round_of(
-    draft: Draft, going: Iterable[Departure], tally: Tally, rules: Rules
-) -> Iterator[Step]:
-    """Yield what one pass does with sets that leave, in their order; the draft shows those that go.
-
-    Room that is promised to those that wait is kept in the draft; undo it before the next round.
-    """
-    for one in going:
-        to = departures.elsewhere(draft, one, _NOBODY, rules.now, rules.closed)
-        does = one.does(rules.running, room=to is not None)
-        asks = does not in {Deed.KEEP, Deed.WAIT}
-        if asks and not tally.admits(one.leaving):
-            yield Step(departure=one, to=to, held_back=True)
-            continue
-        goes, waits = does is Deed.MOVE, does in {Deed.WAIT, Deed.END_GUEST}
-        yield Step(departure=one, to=to, goes=goes, waits=waits)
-        if to is not None and goes:
-            move(draft, one, to)
-        elif to is not None and waits:
-            departures.reserve(draft, one, to)
-
-
-def move(draft: Draft, one: Departure, to: NodeName) -> None:
-    """Have the room of a set be gone where it goes; what it leaves behind is nobody's yet."""
-    for claim in one.claims:
-        offer = draft.snapshot.classes.get(claim.class_name)
-        if offer is not None and coverage.node_held(claim) != to:
-            draft.ledger.reserve(to, offer.resource, claim.count)
-
-
-def as_of(snapshot: Snapshot) -> datetime:
-    """Return the newest instant that claims and nodes tell of: an answer reads no clock.
-
-    It is never later than now: what has passed by then has passed.
-    """
-    displaced = (
-        claim.displaced.at
-        for item in snapshot.sets
-        if item.was_displaced
-        for claim in item.claims
-        if claim.displaced is not None
-    )
-    changed = (node.ready_since for node in snapshot.nodes.values() if node.ready_since)
-    return max((*displaced, *changed), default=meta.EPOCH)
-
-
 def _planned(
     name: NodeName,
     one: Departure,
@@ -338,13 +265,6 @@ def _planned(
 def _with_guest(told: Planned, guest: Guest) -> Planned:
     """Return what is told of a set with its guest as it is now; most are told so already."""
     return told if told.guest is guest else replace(told, guest=guest)
-
-
-def ended(one: Departure) -> Departure:
-    """Return a departure as it is once its guest has ended and its pods are known to have."""
-    if one.guest is Guest.OFF and one.proof is not None:
-        return one
-    return replace(one, guest=Guest.OFF, proof=one.proof or _PROVEN)
 
 
 def _is_whole(item: ClaimSet) -> bool:

@@ -10,20 +10,19 @@ from enum import StrEnum
 from typing import Final
 
 from gpu.config import Grace
-from gpu.model import departures, drain_plan, guard, keeping, mates, orders, reach, turns, witness
+from gpu.model import departures, guard, keeping, mates, orders, reach, rounds, turns, witness
 from gpu.model.departures import Departure
 from gpu.model.draft import Draft
-from gpu.model.drain_plan import Circumstances, Rules, Step
+from gpu.model.drain_plan import Circumstances
 from gpu.model.guard import Tally
 from gpu.model.guests import Guest
 from gpu.model.orders import Accepted
-from gpu.model.rejections import Rejections
+from gpu.model.rounds import Rules, Step
 from gpu.model.sightings import Sightings
 from gpu.objects.claims import GPUClaim, Phase
 from gpu.objects.meta import ObjectKey
 from gpu.units import NodeName
 
-_NOBODY: Final = Rejections()
 _LIVES: Final = frozenset({Guest.RUNNING, Guest.STARTING, Guest.PROVISIONING})
 
 
@@ -84,14 +83,14 @@ class Settled:
 def settle(draft: Draft, about: Circumstances) -> Settled:
     """Return what becomes of all sets that leave and of all that waits; the draft is used up by it."""
     going, tally = _leaving(draft, about)
-    rules = Rules(running=about.running, now=drain_plan.as_of(draft.snapshot), closed=frozenset())
+    rules = Rules(running=about.running, now=rounds.as_of(draft.snapshot), closed=frozenset())
     left: dict[str, Left] = {}
     bound: dict[ObjectKey, NodeName] = {}
     waits: dict[str, Departure] = {}
     is_news = bool(going)
     while is_news:
         with draft.savepoint():  # what one pass promises is found anew by the next
-            steps = list(drain_plan.round_of(draft, going, tally, rules))
+            steps = list(rounds.of(draft, going, tally, rules))
             came = list(_bind(draft))
         fresh = [one for one in steps if one.departure.item.id not in waits]
         left |= {one.departure.item.id: _left(one) for one in fresh}
@@ -101,10 +100,10 @@ def settle(draft: Draft, about: Circumstances) -> Settled:
         is_news = bool(came) or any(one.goes or _ends_a_guest(one) for one in fresh)
         going = departures.by_turn(_next(one) for one in steps if not one.goes)
         tally = replace(tally, shown=tally.shown.union(*tally.held_back.values()))
-    for one in departures.by_turn(map(drain_plan.ended, waits.values())):
-        to = departures.elsewhere(draft, one, _NOBODY, rules.now)
+    for one in departures.by_turn(map(rounds.ended, waits.values())):
+        to = departures.elsewhere(draft, one, rounds.NOBODY, rules.now)
         if to is not None:
-            drain_plan.move(draft, one, to)
+            rounds.move(draft, one, to)
         known = left[one.item.id]
         left[one.item.id] = replace(known, to=to, why=known.why if to else Why.NO_ROOM)
     return Settled(left=left, bound=bound | _waited(_bind(draft)))
@@ -113,7 +112,7 @@ def settle(draft: Draft, about: Circumstances) -> Settled:
 def _leaving(draft: Draft, about: Circumstances) -> tuple[list[Departure], Tally]:
     """Return what leaves its node as the draft's snapshot has it, and the guard's count of that."""
     snapshot = draft.snapshot
-    now = drain_plan.as_of(snapshot)
+    now = rounds.as_of(snapshot)
     looking = witness.of(snapshot, (), Sightings(), Grace(), now)
     troubles = keeping.troubles(draft, now, looking.grace)
     going = departures.in_order(looking, draft.sets, troubles) if troubles else []
@@ -132,7 +131,7 @@ def _leaving(draft: Draft, about: Circumstances) -> tuple[list[Departure], Tally
 def _show(draft: Draft, steps: Iterable[Step], came: Iterable[tuple[GPUClaim, NodeName]]) -> None:
     for step in steps:
         if step.goes and step.to is not None:
-            drain_plan.move(draft, step.departure, step.to)
+            rounds.move(draft, step.departure, step.to)
     for claim, node in came:
         draft.bind(claim, node)
 
