@@ -28,6 +28,8 @@ FAST = (
     "--shutdown-delay=0.2",
 )
 """Timing for tests that are not about how long a takeover or a shutdown takes."""
+BEFORE_RESYNC = 25.0
+"""Seconds for what must come by a watch: the leader looks at everything every 30 s, and cures what it missed."""
 LATE = 60.0
 """Seconds that a story waits unless it says less: reached by failures alone, on however busy a machine."""
 CATALOG = "/apis/catalog.gpu.cozystack.io/v1alpha1"
