@@ -69,7 +69,8 @@ async def api(plane: ControlPlane) -> AsyncIterator[client.Client]:
 
 
 @pytest.mark.parametrize("case", pod_cases.CASES, ids=lambda case: case.__name__)
-async def test_the_real_one(api: client.Client, case: cases.Case):
+async def test_the_real_one(plane: ControlPlane, api: client.Client, case: cases.Case):
     namespace = f"contract-{next(NUMBERS)}"
     await api.create(kinds.NAMESPACES, {"metadata": {"name": namespace}})
+    await plane.namespace_ready(namespace)
     await case(api, namespace)
