@@ -103,7 +103,7 @@ class Stage:
     async def pod(self, gated):
         return await self.site.admin.get(kinds.PODS, gated.pod, T)
 
-    async def runs_on(self, gated, within=20.0):
+    async def runs_on(self, gated, within=sites.BEFORE_RESYNC):
         """Wait until kube-scheduler has bound the launcher; return its node."""
 
         async def node():
@@ -111,7 +111,7 @@ class Stage:
 
         return await sites.until(node, within, f"launcher of {gated.name} bound")
 
-    async def told(self, gated, reason, within=20.0):
+    async def told(self, gated, reason, within=sites.BEFORE_RESYNC):
         """Wait for an Event on the VMI; return its note."""
 
         async def note():
@@ -156,14 +156,20 @@ async def plane(binaries_built, tmp_path_factory):
     async with sites.opened(tmp_path_factory.mktemp("gates"), guarded_owners=True) as opened:
         await opened.offer("h100")
         await opened.tenant(T, h100=8)
+        await opened.shown(T, "h100", h100=8)
+        await opened.cp.namespace_ready(T)
         yield opened
 
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def stage(plane):
-    """Two nodes, n1 with 2 units and n2 with 4; everything else is gone afterwards."""
+    """Two nodes, n1 with 2 units and n2 with 4; everything else is gone afterwards.
+
+    Orders are judged by what is known of nodes: those that were added, and no more those of before.
+    """
     await plane.node("n1", 2)
     await plane.node("n2", 4)
+    await plane.class_has("h100", 6)
     made = Stage(plane)
     yield made
     admin = plane.admin
@@ -180,6 +186,7 @@ async def stage(plane):
             continue
     for claim in await plane.claims():
         await plane.gone(T, claim["metadata"]["name"], LATE)
+    await plane.class_has("h100", 0)
 
 
 async def hold(stage, name, node, count=1):
@@ -317,7 +324,7 @@ async def says_enabled(stage, status):
         enabled = found.get("Enabled", {})
         return enabled["message"] if enabled.get("status") == status else ""
 
-    return await sites.until(message, 20, f"Enabled={status}")
+    return await sites.until(message, sites.LATE, f"Enabled={status}")
 
 
 async def test_switched_off_and_on_again_with_vms_at_the_gate(stage):
@@ -333,7 +340,7 @@ async def test_switched_off_and_on_again_with_vms_at_the_gate(stage):
         async def counted():
             return "2 pods wait at the gate and stay" in await says_enabled(stage, "False")
 
-        await sites.until(counted, 20, "both launchers counted")
+        await sites.until(counted, sites.LATE, "both launchers counted")
         assert [await stage.waits(it) for it in (waits, fits)] == [True, True]
         assert (await stage.status("a"))["attachedTo"]["uid"] == runs.uid
         assert (await stage.site.booked()) == {"n1": 1}, "what is held stays held"
