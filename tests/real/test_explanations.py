@@ -14,7 +14,7 @@ from gpu.objects.kinds import Kind
 from tests.real import site as sites
 from tests.real.test_gates import Stage
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
 EXPLANATIONS = Kind(keys.CATALOG_GROUP, keys.CATALOG_VERSION, "explanations", "Explanation")
 MINE, THEIRS = "tenant-a", "tenant-b"
@@ -30,6 +30,7 @@ async def site(binaries_built, tmp_path_factory):
             await opened.tenant(tenant)
         await opened.order(THEIRS, "theirs", "h100", 3)
         await opened.bound(THEIRS, "theirs")
+        await opened.cp.namespace_ready(MINE)
         yield opened
 
 
@@ -42,10 +43,10 @@ async def told(site, name, reason):
             one = await person.get(EXPLANATIONS, name, MINE)
             return one if one["status"]["reason"] == reason else None
 
-    return await sites.until(found, 15, f"{name} explained by {reason}")
+    return await sites.until(found, sites.BEFORE_RESYNC, f"{name} explained by {reason}")
 
 
-async def its_end(site, name, version, within=15.0):
+async def its_end(site, name, version, within=sites.BEFORE_RESYNC):
     """Watch as the tenant does until a row is gone; returns what was seen of it."""
     events = []
     async with (
@@ -99,7 +100,7 @@ async def test_a_vm_that_waits_and_has_no_claim_is_told_under_its_name_until_it_
     async def gone():
         return not (await site.person(MINE, "view").list(EXPLANATIONS, MINE)).items
 
-    await sites.until(gone, 15, "nothing explained any more")
+    await sites.until(gone, sites.BEFORE_RESYNC, "nothing explained any more")
 
 
 async def test_another_tenant_may_not_read_it_and_sees_nothing_of_it(site):
