@@ -28,7 +28,7 @@ async def install(cp: ControlPlane, api: client.Client, **values: Any) -> None:
     """Install the chart, nobody listening where it points, and wait until our kinds are served."""
     merged = {**chart.ORDERS_WAIT, **chart.STARTS_UNJUDGED, **values}
     await chart.install(cp, port=8443, values=merged)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         for kind in KINDS:
             await _served(api, kind)
 

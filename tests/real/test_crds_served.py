@@ -247,7 +247,7 @@ async def test_people_find_the_kinds_by_short_name_and_category(api: client.Clie
         return found == wanted
 
     # A kind is served before discovery tells of it.
-    await site.until(discovered, 15, lambda: f"{wanted} discovered, there are {found}")
+    await site.until(discovered, site.LATE, lambda: f"{wanted} discovered, there are {found}")
 
 
 async def test_agent_and_binder_each_own_their_part_of_a_node(api: client.Client):
