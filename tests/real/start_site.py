@@ -35,8 +35,11 @@ async def opened(directory: Path, **values: Any) -> AsyncIterator[sites.Site]:
         await site.offer("old", "nvidia.com/OLD", retired=True)
         for tenant in (A, "tenant-b"):
             await site.tenant(tenant)
-        await sites.until(lambda: in_force(site), 20, "the webhook and the policies in force")
-        await site.shown(A, "h100", "l40s")
+        await sites.until(lambda: in_force(site), 60, "the webhook and the policies in force")
+        for tenant in (A, "tenant-b"):
+            await site.shown(tenant, "h100", "l40s")
+        await site.class_has("h100", 16)
+        await site.class_has("l40s", 8)
         yield site
 
 
@@ -128,7 +131,7 @@ async def adopted(site: sites.Site, name: str, namespace: str = A) -> str:
     async def uid() -> str:
         return str((await attached(site, name, namespace) or {}).get("uid", ""))
 
-    return str(await sites.until(uid, 10, f"{namespace}/{name} adopted by its VMI"))
+    return str(await sites.until(uid, 60, f"{namespace}/{name} adopted by its VMI"))
 
 
 def devices(body: Json, place: str = "gpus") -> list[tuple[str, str]]:
