@@ -28,13 +28,17 @@ FLAGS = ("--lease-duration=30", "--renew-deadline=20", "--retry-period=1", "--fe
 DISCOVERY = 1.0
 """Seconds for what keeps the APIService available: kube-apiserver gives it 5."""
 LIST = 2.0
-"""Seconds for a list, on two busy cores that the whole control plane shares."""
+"""Seconds for a list."""
+STARVED = {"discovery": 4.0, "probes": 4.0, "list": 10.0}
+"""Seconds while the test itself takes every core there is: nobody goes hungry, and discovery is less than its 5."""
 SLOW = 1.0
 """Seconds that each answer of the slow kube-apiserver takes."""
 REVIEWS = 10.0
 """Seconds that an access review may take before the request fails closed."""
 FAILING = 5.5
 """Seconds after which a replica that can read nothing is not ready."""
+GONE = 60.0
+"""Seconds to a namespace's end: its controller waits 5 s between looks, and for ever on an API that is away."""
 WEBHOOKS = 500
 ORDERS = 100
 NUMBERS = itertools.count()
@@ -125,8 +129,11 @@ def worst(seconds):
     return sorted(seconds)[math.ceil(len(seconds) * 0.99) - 1]
 
 
-def is_in_time(found):
-    return found["discovery"] < DISCOVERY and found["probes"] < DISCOVERY and found["list"] < LIST
+IN_TIME = {"discovery": DISCOVERY, "probes": DISCOVERY, "list": LIST}
+
+
+def is_in_time(found, bounds=IN_TIME):
+    return all(found[name] < bound for name, bound in bounds.items())
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -158,8 +165,8 @@ async def test_while_orders_are_bound(safe):
         claims = await safe.site.claims()
         return sum((one.get("status") or {}).get("phase") == "Bound" for one in claims) == ORDERS
 
-    await sites.until(all_bound, 30, "all orders bound")
-    assert is_in_time(found), found
+    await sites.until(all_bound, 60, "all orders bound")
+    assert is_in_time(found, STARVED), found
 
 
 async def test_while_hundreds_of_webhooks_are_in_flight(safe):
@@ -184,7 +191,7 @@ async def test_while_hundreds_of_webhooks_are_in_flight(safe):
         stop.set()
     assert len(answered) >= WEBHOOKS
     assert {status for status, _ in answered} == {200}
-    assert is_in_time(found), found
+    assert is_in_time(found, STARVED), found
 
 
 def review():
@@ -247,7 +254,7 @@ async def test_while_nobody_answers_access_reviews(safe):
     async def served():
         return (await safe.listed())[0] == 200
 
-    await sites.until(served, 5, "reviews are answered again")
+    await sites.until(served, 30, "reviews are answered again")
 
 
 def log_of(safe):
@@ -259,7 +266,7 @@ async def test_a_namespace_deletes_while_the_api_server_is_slow_for_us(safe):
     safe.line.slow = SLOW
     try:
         await safe.site.admin.delete(kinds.NAMESPACES, "while-slow")
-        await sites.until(lambda: gone(safe.site, "while-slow"), 20, "the namespace gone")
+        await sites.until(lambda: gone(safe.site, "while-slow"), GONE, "the namespace gone")
     finally:
         safe.line.slow = 0.0
 
@@ -273,13 +280,13 @@ async def test_while_one_kind_cannot_be_read(safe):
     try:
         safe.line.cut_watches("gpuclasses")
         await sites.until(
-            lambda: is_unreadable(safe, "GPUClass"), 10, "GPUClass told as unreadable"
+            lambda: is_unreadable(safe, "GPUClass"), 30, "GPUClass told as unreadable"
         )
         since = time.monotonic()
         await site.offer("a100")
         await site.admin.create(kinds.NAMESPACES, {"metadata": {"name": "while-unreadable"}})
         await site.admin.delete(kinds.NAMESPACES, "while-unreadable")
-        await sites.until(lambda: gone(site, "while-unreadable"), 20, "the namespace gone")
+        await sites.until(lambda: gone(site, "while-unreadable"), GONE, "the namespace gone")
         await asyncio.sleep(max(0.0, since + FAILING - time.monotonic()))
         assert (await offered(safe))["items"] == before["items"]
         newer = (await site.admin.get(kinds.GPU_CLASSES, "a100"))["metadata"]["resourceVersion"]
@@ -290,14 +297,14 @@ async def test_while_one_kind_cannot_be_read(safe):
         assert not watching.done()
     finally:
         await site.admin.patch(kinds.CLUSTER_ROLES, chart.RELEASE, {"rules": rules})
-    assert await asyncio.wait_for(watching, 15) == ("ADDED", "a100")
+    assert await asyncio.wait_for(watching, 60) == ("ADDED", "a100")
     names = [item["metadata"]["name"] for item in (await offered(safe))["items"]]
     assert names == ["a100", "h100"]
 
     async def readable():
         return not await is_unreadable(safe, "GPUClass")
 
-    await sites.until(readable, 10, "no kind told as unreadable")
+    await sites.until(readable, 30, "no kind told as unreadable")
 
 
 def offers_of(tenant):
@@ -338,7 +345,7 @@ async def give(site, *, without):
     async def refused():
         return not await sites.allowed(site.admin, user, (), asked)
 
-    await sites.until(refused, 10, f"the product may list no {without}")
+    await sites.until(refused, 30, f"the product may list no {without}")
     return role["rules"]
 
 
