@@ -19,7 +19,7 @@ MIGRATIONS = Kind(
     "kubevirt.io", "v1", "virtualmachineinstancemigrations", "VirtualMachineInstanceMigration"
 )
 EVENTS = Kind("", "v1", "events", "Event")
-WITHIN = 30
+WITHIN = 60
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
