@@ -15,7 +15,7 @@ from tests import sampling
 
 GUARDED = ["apiserver", "gpu", "openapi", "policies"]
 REAL = Path(__file__).parent / "real"
-REAL_TIMEOUT = 120
+REAL_TIMEOUT = 300
 """Seconds; a real test may bring up a control plane and wait for controllers."""
 PROPERTY_TIMEOUT = 600
 """Seconds; Hypothesis shrinks a failure for up to 300, and one that is cut off is never told."""

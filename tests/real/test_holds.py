@@ -8,7 +8,7 @@ from gpu.objects import kinds
 from tests.real import site as sites
 from tests.real import start_site as starts
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 CONDITION = "HoldsNotEnforced"
 
@@ -41,7 +41,7 @@ async def settled(site, *expected):
     async def same():
         return set((await said(site)).values()) == {expected}
 
-    await sites.until(same, 15, f"all say {expected}")
+    await sites.until(same, 25, f"all say {expected}")
 
 
 async def test_it_is_said_of_webhooks_that_are_changed_or_gone_until_they_are_back(site):
