@@ -139,7 +139,7 @@ async def in_force(site: Site) -> None:
 
 async def settled(keeping: keeper.Keeper, said: Sequence[Standing]) -> Standing:
     """Do rounds until one finds nothing to write; return its standing, the last of `said`."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while await finished(keeping, said) == keeper.SETTLE:
             pass
     return said[-1]
@@ -147,7 +147,7 @@ async def settled(keeping: keeper.Keeper, said: Sequence[Standing]) -> Standing:
 
 async def finished(keeping: keeper.Keeper, said: Sequence[Standing]) -> float:
     """Do one round; one that could not finish is followed by another, as in `run`."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             wait = await keeping.once()
             if said[-1].reason is not Reason.WRITE_FAILED:
