@@ -30,7 +30,7 @@ from devcluster import (
 from gpu import keys
 from gpu.cluster import client
 
-SETTLE: Final = 75.0
+SETTLE: Final = 150.0
 """Seconds; kube-apiserver reads an aggregated server's OpenAPI once a minute, or when told to."""
 _TENANT, _OTHER = examples.TENANTS
 _V3: Final = f"/openapi/v3/apis/{keys.CATALOG_GROUP}/{keys.CATALOG_VERSION}"

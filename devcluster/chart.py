@@ -37,7 +37,7 @@ _CRDS = tuple(
     f"crd/{kind.resource}"
     for kind in (kinds.GPU_CLASSES, kinds.GPU_CLAIMS, kinds.GPU_NODES, kinds.GPU_BINDERS)
 )
-_SCHEMAS_READ: Final = 20.0
+_SCHEMAS_READ: Final = 60.0
 """Seconds; kube-apiserver looks for schemas that a mutating policy needs every 5 s."""
 _ASKED = "devcluster.cozystack.io/asked"
 
@@ -99,7 +99,7 @@ async def uninstall(cp: plane.ControlPlane) -> str:
 
 
 async def available(
-    admin: client.Client, api_service: str = API_SERVICE, *, within: float = 20.0
+    admin: client.Client, api_service: str = API_SERVICE, *, within: float = 60.0
 ) -> None:
     """Wait until kube-apiserver calls an aggregated API available, ours unless another is named.
 

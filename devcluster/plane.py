@@ -152,7 +152,7 @@ class ControlPlane:
         """Stop kube-apiserver; everything else keeps running without it."""
         await self.stop_process(components.API_SERVER)
 
-    async def namespace_ready(self, namespace: str, *, within: float = 30.0) -> None:
+    async def namespace_ready(self, namespace: str, *, within: float = 60.0) -> None:
         """Wait until pods can be made in `namespace`: its ServiceAccount and root CA are there."""
         admin = self.pki.pair(ADMIN)
         core = f"{self.server}/api/v1/namespaces/{namespace}"
