@@ -8,7 +8,7 @@ from gpu.admission import orders, review, vmis
 from gpu.admission.review import Cause, Denied, Review
 from gpu.admission.vmis import Plan
 from gpu.errors import DecodeError
-from gpu.model import gate_reasons, pins, premises, refusals, starts, template_units
+from gpu.model import gate_reasons, pins, premises, refusals, template_claims, template_units
 from gpu.model import orders as model
 from gpu.model.resolving import Start
 from gpu.model.snapshot import Snapshot
@@ -60,7 +60,7 @@ def refused(asked: Review, plan: Plan, world: World) -> Denied | None:
 def names(start: Start, class_name: ClassName) -> Iterator[ClaimName]:
     """Yield the names that the claim for units of a class may have, the usual one first."""
     for index in range(MOST_NAMES):
-        yield starts.requested_claim_name(start.namespace, start.name, class_name, index)
+        yield template_claims.requested_name(start.namespace, start.name, class_name, index)
 
 
 def is_free(claim: GPUClaim, class_name: ClassName, units: Units) -> bool:

@@ -5,14 +5,12 @@ of a migration are never at the gate. A held claim is of a start when it is atta
 template claim when it bears the name, class, units and owner that only the leader gives.
 """
 
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Final
 
 from gpu import keys
-from gpu.model import coverage, gate_reasons, guests, refusals, sets
+from gpu.model import coverage, gate_reasons, guests, refusals, sets, template_claims
 from gpu.model.draft import Age, Draft
 from gpu.model.gate_reasons import GateReason
 from gpu.model.sets import ClaimSet
@@ -20,12 +18,10 @@ from gpu.objects import pods
 from gpu.objects.claims import GPUClaim, Phase
 from gpu.objects.kinds import VMIS
 from gpu.objects.kubevirt import VMI
-from gpu.objects.meta import ObjectKey, OwnerRef
+from gpu.objects.meta import ObjectKey
 from gpu.objects.pods import Pod
 from gpu.settings import RawNames
 from gpu.units import ClaimName, ClassName, ResourceName, TenantName, Units
-
-_HASH: Final = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,25 +106,6 @@ class Start:
         return found
 
 
-def template_name(vmi_uid: str, name: ClassName) -> ClaimName:
-    """Return the name of a VMI's template claim of a class: nobody can know it before the VMI is."""
-    digest = hashlib.sha256(f"{vmi_uid}/{name}/0".encode()).hexdigest()
-    return ClaimName(f"tpl-{digest[:_HASH]}")
-
-
-def requested_claim_name(
-    namespace: str, vmi: str, class_name: ClassName, index: int = 0
-) -> ClaimName:
-    """Return the name of a template claim that is made before its VMI is (`binding: request`).
-
-    Whoever asks again for a VMI of that name finds what an interrupted start left. One claim has all
-    units of a class, so `index` is 0. No name made by `template_name` can be one of these: a uid
-    has no slash in it.
-    """
-    digest = hashlib.sha256(f"{namespace}/{vmi}/{class_name}/{index}".encode()).hexdigest()
-    return ClaimName(f"tpl-{digest[:_HASH]}")
-
-
 def waiting(draft: Draft) -> tuple[Start, ...]:
     """Return every start that waits, oldest first; those with something Lost before all others."""
     found_gated = gated(draft)
@@ -188,7 +165,7 @@ def _start(draft: Draft, vmi: VMI, pod: Pod, shared: ClaimSet | None) -> Start:
     templates, missing = _templates(draft, vmi, barred)
     own = {claim.key for claim in (*held, *templates)}
     made = {
-        ObjectKey(vmi.meta.namespace, template_name(vmi.meta.uid, name))
+        ObjectKey(vmi.meta.namespace, template_claims.name_of(vmi.meta.uid, name))
         for name in vmi.template_units
     }
     others = [
@@ -263,11 +240,14 @@ def _templates(
     missing: dict[ClassName, Units] = {}
     for name in sorted(vmi.template_units.keys() - _requested(draft, vmi)):
         units = vmi.template_units[name]
-        own = template_name(vmi.meta.uid, name)
+        own = template_claims.name_of(vmi.meta.uid, name)
         claim = draft.claim(ObjectKey(vmi.meta.namespace, own))
         if claim is None:
             missing[name] = units
-        elif not is_of(claim, vmi) or (claim.class_name, claim.count) != (name, units):
+        elif not template_claims.is_of(claim, vmi) or (claim.class_name, claim.count) != (
+            name,
+            units,
+        ):
             barred.append(gate_reasons.ClaimNameTaken(own))
         else:
             if claim.meta.deleting:
@@ -281,29 +261,6 @@ def _requested(draft: Draft, vmi: VMI) -> set[ClassName]:
     keys_of = (ObjectKey(vmi.meta.namespace, name) for name in vmi.admissions)
     there = (draft.claim(key) for key in keys_of)
     return {claim.class_name for claim in there if claim is not None and claim.is_template}
-
-
-def is_unowned(claim: GPUClaim) -> bool:
-    """Say whether a template claim was made before its VMI, and does not go with it yet."""
-    return claim.is_template and not any(owner.controller for owner in claim.meta.owners)
-
-
-def owner(vmi: VMI) -> OwnerRef:
-    """Return what makes a template claim go with its VMI."""
-    return OwnerRef(
-        api_version=VMIS.api_version,
-        kind=VMIS.kind,
-        name=vmi.meta.name,
-        uid=vmi.meta.uid,
-        controller=True,
-    )
-
-
-def is_of(claim: GPUClaim, vmi: VMI) -> bool:
-    """Say whether a claim was made by the leader for a start of the VMI."""
-    return claim.is_template and any(
-        owner.controller and owner.uid == vmi.meta.uid for owner in claim.meta.owners
-    )
 
 
 def in_use(start: Start) -> tuple[GateReason, ...]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gpu.config import Binding
-from gpu.model import starts as model
+from gpu.model import template_claims
 from gpu.objects import claims, kinds, kubevirt
 from gpu.units import ClassName
 from tests import builders
@@ -19,7 +19,7 @@ REQUEST = replace(CONFIG, binding=Binding.REQUEST)
 
 def made(vm: str = "vm", class_name: str = "h100", index: int = 0) -> str:
     """Name of a VM's template claim."""
-    return model.requested_claim_name("tenant-a", vm, ClassName(class_name), index)
+    return template_claims.requested_name("tenant-a", vm, ClassName(class_name), index)
 
 
 @dataclass

@@ -5,7 +5,7 @@ from typing import Any
 
 from gpu import keys
 from gpu.config import Binding, Config
-from gpu.model import starts
+from gpu.model import template_claims
 from gpu.units import ClassName
 from tests.binder import raws
 
@@ -56,4 +56,4 @@ def claim(
 
 def template(vm: str = "vm", class_name: str = "h100", tenant: str = "tenant-a") -> str:
     """The name of the claim that is made for a start's units of a class."""
-    return str(starts.requested_claim_name(tenant, vm, ClassName(class_name)))
+    return str(template_claims.requested_name(tenant, vm, ClassName(class_name)))

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpu import keys
-from gpu.model import starts
+from gpu.model import template_claims
 from gpu.objects import kubevirt
 from gpu.objects.pods import LAUNCHER_LABEL, LAUNCHER_VALUE
 from gpu.units import ClaimName, ClassName, Units
@@ -82,4 +82,4 @@ SINCE = "2026-01-02T03:04:00Z"
 
 def template(name: str = "vm", class_name: str = "h100") -> str:
     """The name of a VM's template claim."""
-    return starts.template_name(f"vmi-{name}", ClassName(class_name))
+    return template_claims.name_of(f"vmi-{name}", ClassName(class_name))

@@ -9,7 +9,7 @@ from gpu import keys
 from gpu.model import attaching
 from gpu.model.sightings import Sightings
 from gpu.model.signs import UNSEEN, Lack
-from gpu.model.starts import owner
+from gpu.model.template_claims import owner
 from gpu.objects.claims import AttachedPod, BindRequest, BindResult
 from gpu.objects.pods import LAUNCHER_LABEL, LAUNCHER_VALUE, Pod
 from tests.builders import START, a_pod, a_snapshot, a_vmi

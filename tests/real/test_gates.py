@@ -10,7 +10,7 @@ import pytest_asyncio
 from devcluster import guests
 from gpu import keys
 from gpu.cluster import errors
-from gpu.model import starts
+from gpu.model import template_claims
 from gpu.objects import kinds, kubevirt, pods
 from tests.real import site as sites
 from tests.real.site import H100
@@ -32,7 +32,7 @@ class Gated:
     pod_uid: str
 
     def template(self, name="h100"):
-        return starts.template_name(self.uid, name)
+        return template_claims.name_of(self.uid, name)
 
 
 class Stage:

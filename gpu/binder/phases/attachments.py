@@ -23,7 +23,7 @@ from gpu.binder.changes import (
 )
 from gpu.binder.confirms import Confirm, VMIEnded, VMINeverCame
 from gpu.binder.phase import Scene
-from gpu.model import attaching, bind_requests, evidence, starts
+from gpu.model import attaching, bind_requests, evidence, starts, template_claims
 from gpu.model.sets import ClaimSet
 from gpu.model.signs import Proof
 from gpu.model.witness import Witness
@@ -43,7 +43,7 @@ def changes_of(scene: Scene) -> Iterator[Change]:
         snapshot.given.pods,
         lambda claim: (
             not claim.meta.deleting
-            and (starts.is_unowned(claim) or not attaching.is_settled(snapshot, claim))
+            and (template_claims.is_unowned(claim) or not attaching.is_settled(snapshot, claim))
         ),
     )
     if restless:
@@ -129,8 +129,8 @@ def _living(scene: Scene, looking: Witness, use: _Use, vmi: VMI, set_id: SetId) 
             yield scene.plan(
                 Attach(claim=claim, attachment=noted, at=scene.now, set_id=set_id, confirm=relied)
             )
-        if starts.is_unowned(claim):
-            yield OwnClaim(claim=claim, owner=starts.owner(vmi), set_id=set_id)
+        if template_claims.is_unowned(claim):
+            yield OwnClaim(claim=claim, owner=template_claims.owner(vmi), set_id=set_id)
     if vmi.migrated_to is not None and vmi.migrated_to == vmi.node:
         yield from _migrated(scene, use, vmi.migrated_to, set_id)
 

@@ -27,6 +27,7 @@ from gpu.model import (
     refusals,
     seats,
     starts,
+    template_claims,
     template_units,
 )
 from gpu.model.ahead import Ahead
@@ -227,7 +228,7 @@ def _template(start: Start, name: ClassName, units: Units, scene: Scene) -> GPUC
     )
     return GPUClaim(
         meta=ObjectMeta(
-            name=starts.template_name(vmi.uid, name),
+            name=template_claims.name_of(vmi.uid, name),
             namespace=vmi.namespace,
             created=scene.now,
             labels={keys.TEMPLATE_CLAIM_LABEL: "true"},
