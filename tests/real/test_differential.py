@@ -19,7 +19,7 @@ from tests.real.twin_allowed import ALLOWED
 from tests.real.twin_answers import Answer
 from tests.real.twin_more import ROWS
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 
 IN_FLIGHT = 8
 DIRECT = "direct: "

@@ -17,7 +17,10 @@ READ: Final = "gpuoffers"
 ASKED: Final = "orderreviews"
 OURS: Final = "catalog.gpu.cozystack.io"
 NODES: Final = ("gpu-1", "gpu-2")
-CLASSES: Final = ("a100", "h100", "l40s", "unserved")
+UNITS: Final = 8
+"""Of each node."""
+SERVED: Final = ("a100", "h100", "l40s")
+CLASSES: Final = (*SERVED, "unserved")
 WAITING: Final = ("wait-one", "wait-two")
 """Orders that wait for ever."""
 COUNTS: Final = {
@@ -42,10 +45,12 @@ Json = dict[str, Any]
 async def fill(site: sites.Site) -> None:
     """Offer classes to a tenant, and store as twins what it is then offered."""
     for name in NODES:
-        await site.node(name, 8)
+        await site.node(name, UNITS)
     for name in CLASSES:
-        resource = sites.H100 if name != "unserved" else "nvidia.com/NOWHERE"
+        resource = sites.H100 if name in SERVED else "nvidia.com/NOWHERE"
         await site.offer(name, resource, displayName=name.upper(), description=f"cards: {name}")
+    for name in SERVED:
+        await site.class_has(name, UNITS * len(NODES))
     for tenant in (TENANT, OTHER):
         await site.tenant(tenant)
     for name in WAITING:
@@ -68,11 +73,11 @@ async def _copy(site: sites.Site, one: document.Kind) -> None:
         return items if len(items) == COUNTS[one.plural] else []
 
     twins = kinds.Kind(GROUP, VERSION, one.plural, one.kind, namespaced=one.namespaced)
-    for item in await sites.until(all_served, 20, f"all {one.plural} served"):
+    for item in await sites.until(all_served, sites.BEFORE_RESYNC, f"all {one.plural} served"):
         kept = {"name", "namespace", "labels"} & {*item["metadata"]}
         meta = {key: item["metadata"][key] for key in kept}
         body = {**item, "apiVersion": f"{GROUP}/{VERSION}", "metadata": meta}
-        await sites.until(lambda body=body: _put(site, twins, body), 20, "a twin")
+        await sites.until(lambda body=body: _put(site, twins, body), sites.LATE, "a twin")
 
 
 async def _put(site: sites.Site, twins: kinds.Kind, body: Json) -> bool:
