@@ -19,7 +19,7 @@ from tests.model.fit_rows_volumes import VOLUME_ROWS
 from tests.real import site as sites
 from tests.starting import REQUIRED, storage_of
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 
 Raw = dict[str, Any]
 TABLE = ROWS + VOLUME_ROWS
@@ -57,7 +57,7 @@ async def verdict(api: Client, row: Row) -> tuple[bool, bool]:
     await stored(api, objects)
     about = await facts(api, objects)
     key = await run(api, asked)
-    verdict = await sites.until(lambda: judged(api, key, objects), 30, f"{row.id} judged")
+    verdict = await sites.until(lambda: judged(api, key, objects), sites.LATE, f"{row.id} judged")
     if row.cause is None and verdict != target:
         verdict = await looked_again(api, key, objects)
     pod = pods.decode(await api.get(kinds.PODS, key.name, key.namespace))
@@ -108,7 +108,7 @@ async def stored(api: Client, objects: dict[str, list[Raw]]) -> None:
     for raw in objects["namespaces"]:
         await api.create(kinds.NAMESPACES, fresh(raw))
         account = ObjectKey(raw["metadata"]["name"], "default")
-        await sites.until(lambda: has_account(api, account), 20, f"{account}")  # noqa: B023 -- awaited here
+        await sites.until(lambda: has_account(api, account), sites.LATE, f"{account}")  # noqa: B023 -- awaited here
     for raw in objects["nodes"]:
         made = fresh(raw)
         taints = made["spec"].pop("taints", None)
