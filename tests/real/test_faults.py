@@ -166,6 +166,7 @@ async def site(binaries_built, tmp_path_factory) -> AsyncIterator[Site]:
     ) as opened:
         await opened.offer("h100")
         await opened.tenant(TENANT)
+        await opened.cp.namespace_ready(TENANT)
         yield opened
 
 
