@@ -81,7 +81,7 @@ async def settled(api: client.Client) -> None:
         ]
         return all(asked) and all("create" in orders for orders in asked[2:4])
 
-    await site.until(all_know, 15, "the roles of tenants aggregated")
+    await site.until(all_know, site.LATE, "the roles of tenants aggregated")
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,9 @@ async def test_a_tenant_orders_and_cannot_forge_a_placement(api: client.Client):
 async def test_hosters_publish_classes(api: client.Client):
     group = ["cozystack-cluster-admin"]
     may = {"verb": "delete", "group": kinds.GPU_CLASSES.group, "resource": "gpuclasses"}
-    await site.until(lambda: site.allowed(api, "root", group, may), 15, "the hosters' role known")
+    await site.until(
+        lambda: site.allowed(api, "root", group, may), site.LATE, "the hosters' role known"
+    )
     hoster = api.acting_as("root", group)
     body = merged(BASES[kinds.GPU_CLASSES], {"metadata": {"name": "by-hoster"}})
     await hoster.create(kinds.GPU_CLASSES, body)
