@@ -1,4 +1,4 @@
-"""What the product said before a real test failed: without it a failure elsewhere tells nothing."""
+"""What the product said: before a real test failed, and of refusals that it could not prove in time."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -8,6 +8,7 @@ from devcluster.product import Product
 
 LINES: Final = 80
 _CHATTER: Final = '"msg": "request"'
+_UNPROVED: Final = '"msg": "caches not proved current"'
 
 
 def logs(fixtures: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -17,6 +18,12 @@ def logs(fixtures: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         if isinstance(product, Product):
             for replica in product.replicas.values():
                 yield replica.identity, "\n".join(_last(replica.log))
+
+
+def unproved(product: Product) -> int:
+    """Return how often replicas said that a refusal stands as of a moment ago (decision 22)."""
+    logs = [replica.log for replica in product.replicas.values()]
+    return sum(log.read_text(errors="replace").count(_UNPROVED) for log in logs)
 
 
 def _last(log: Path) -> Iterable[str]:
