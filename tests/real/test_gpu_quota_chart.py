@@ -44,7 +44,7 @@ async def listed(site, name):
         )
         return name in option.body.decode()
 
-    await sites.until(there, 15, f"{name} in gpuquotakey")
+    await sites.until(there, 25, f"{name} in gpuquotakey")
 
 
 async def rendered(site, quotas, *args, verb=("upgrade", "--install"), **gpu):
@@ -85,7 +85,7 @@ async def test_pods_are_counted_and_bounded_under_requests(site):
         async def same():
             return await used() == units
 
-        await sites.until(same, 30, f"{units} units of {H100} used")
+        await sites.until(same, 60, f"{units} units of {H100} used")
 
     await counted("0")
     await site.admin.create(kinds.PODS, pod("three", 3))

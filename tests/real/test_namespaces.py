@@ -1,7 +1,6 @@
 """A namespace with claims deletes within seconds: product up, disabled, and right after its start."""
 
 import asyncio
-import time
 
 import pytest
 import pytest_asyncio
@@ -13,8 +12,10 @@ from tests.real import site as sites
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-SECONDS = 20.0
-"""The namespace controller itself waits 5 s between its looks."""
+SECONDS = 25.0
+"""The namespace controller itself waits 5 s between its looks; a resync, which would mend what was missed, comes after 30."""
+LATE = 60.0
+"""Seconds where a start comes first: that controller looks ever later while a kind cannot be asked for."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -35,32 +36,32 @@ async def with_claims(site, tenant):
     await site.waits(tenant, "waiting", "NoFreeUnits")
 
 
-async def deleted(site, tenant):
-    began = time.monotonic()
+async def deleted(site, tenant, within=SECONDS):
+    """Delete a tenant's namespace, and see it gone."""
     await site.admin.delete(kinds.NAMESPACES, tenant)
+    last = {}
 
     async def gone():
         try:
             found = await site.admin.get(kinds.NAMESPACES, tenant)
         except errors.NotFound:
             return True
-        gone.last = found["status"]
+        last.update(found["status"])
         return False
 
-    await sites.until(gone, SECONDS, f"namespace {tenant} gone")
-    return time.monotonic() - began
+    await sites.until(gone, within, lambda: f"namespace {tenant} gone: {last}")
 
 
 async def test_with_the_product_up(site):
     await with_claims(site, "tenant-up")
-    assert await deleted(site, "tenant-up") < SECONDS
+    await deleted(site, "tenant-up")
 
 
 async def test_right_after_its_start(site):
     await with_claims(site, "tenant-fresh")
     await site.product.stop()
     starting = asyncio.ensure_future(site.product.start(flags=sites.FAST))
-    assert await deleted(site, "tenant-fresh") < SECONDS
+    await deleted(site, "tenant-fresh", LATE)
     await starting
 
 
@@ -68,7 +69,7 @@ async def test_disabled(site):
     await with_claims(site, "tenant-off")
     await site.product.stop()
     await site.product.start(flags=(*sites.FAST, "--no-enabled"))
-    assert await deleted(site, "tenant-off") < SECONDS
+    await deleted(site, "tenant-off")
 
 
 async def test_disabled_it_places_nothing_and_its_lists_are_empty(site):

@@ -65,7 +65,7 @@ async def site(binaries_built, tmp_path_factory):
             await form.load()
             return [one.value for one in form.choices] == sorted((L40S, A100, H100, SLICE))
 
-        await sites.until(recorded, 15, lambda: f"four raw names; there are {form.choices}")
+        await sites.until(recorded, 25, lambda: f"four raw names; there are {form.choices}")
         yield opened
 
 

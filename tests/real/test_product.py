@@ -31,7 +31,9 @@ async def test_a_simulated_node_takes_pods_at_once(plane: ControlPlane, admin):
     await admin.create(
         kinds.PODS, {"metadata": {"name": "on-sim", "namespace": "default"}, "spec": spec}
     )
-    await plane.kubectl("wait", "--for=jsonpath={.spec.nodeName}=sim-pods", "pod/on-sim")
+    await plane.kubectl(
+        "wait", "--for=jsonpath={.spec.nodeName}=sim-pods", "--timeout=60s", "pod/on-sim"
+    )
     await admin.delete(kinds.PODS, "on-sim", "default", grace_period=0)
     await nodes.remove("sim-pods")
 
@@ -71,7 +73,7 @@ async def test_a_person_of_one_tenant_has_no_rights_in_another(plane: ControlPla
         except errors.Forbidden:  # the authorizer lags a little
             return False
 
-    await site.until(listed, 15, "the person's rights known")
+    await site.until(listed, 60, "the person's rights known")
     with pytest.raises(errors.Forbidden):
         await person.list(kinds.PODS, "tenant-two")
 
