@@ -190,6 +190,9 @@ class Projection:
         """
         loop = asyncio.get_running_loop()
         self._last_read = loop.time()
+        if self._unfollowed:
+            # What changed meanwhile may have been the last change for long, and a watch begins here.
+            self._wake.set()
         await self._first()
         if at_least is None and self._dirty:
             seen = self._changes

@@ -103,6 +103,21 @@ async def test_changes_nobody_looks_at_cost_no_proofs_and_are_there_when_somebod
         assert await names(projection) == ["z"]
 
 
+@pytest.mark.parametrize("at_least", [0, 100], ids=["from-anywhere", "from-what-it-knows"])
+async def test_a_watch_is_told_of_what_changed_while_nobody_looked(at_least):
+    """As after a restart: what it begins with holds at its version, and nothing else may change."""
+    source = a_source(a="x")
+    async with running(source) as projection:
+        while not projection.synced:
+            await asyncio.sleep(0)
+        source.set(fakes.words_world(tenant_a={"b": "y"}))
+        await asyncio.sleep(0.05)
+        feed, state, _ = await projection.read(WORDS, "tenant-a", at_least=at_least)
+        with projection.following(feed):
+            newer = await projection.newer(feed, state, asyncio.get_running_loop().time() + 2)
+        assert [item.row.name for item in (newer or state).items] == ["b"]
+
+
 async def test_a_burst_of_changes_is_published_few_times():
     source = a_source(a="x")
     pace = Pace(coalesce=0.01, interval=0.05, rest=0, owed=0, fresh=0.5)
