@@ -108,8 +108,7 @@ async def test_a_watch_is_told_of_what_changed_while_nobody_looked(at_least):
     """As after a restart: what it begins with holds at its version, and nothing else may change."""
     source = a_source(a="x")
     async with running(source) as projection:
-        while not projection.synced:
-            await asyncio.sleep(0)
+        await asyncio.sleep(0.05)
         source.set(fakes.words_world(tenant_a={"b": "y"}))
         await asyncio.sleep(0.05)
         feed, state, _ = await projection.read(WORDS, "tenant-a", at_least=at_least)
