@@ -197,17 +197,26 @@ class Leadership:
         return started
 
     async def _release(self) -> None:
-        deadline = self._timing.release_deadline
         try:
-            if self._seen is None:
-                lease = await self._read(deadline)
-                if lease is None:
-                    return
-                self._observe(lease)
-            if self.leader == self._identity:
-                self._observe(await self._write("", deadline))
+            try:
+                await self._let_go()
+            except errors.Conflict:
+                # A renewal that was under way at the end was stored, and its answer never read.
+                self._seen = None
+                await self._let_go()
         except errors.ApiError as error:
             log.warning("lease not released", lease=self._place.name, error=str(error))
+
+    async def _let_go(self) -> None:
+        """Write that nobody holds the Lease, if we are who does."""
+        deadline = self._timing.release_deadline
+        if self._seen is None:
+            lease = await self._read(deadline)
+            if lease is None:
+                return
+            self._observe(lease)
+        if self.leader == self._identity:
+            self._observe(await self._write("", deadline))
 
     async def _read(self, deadline: float) -> dict[str, Any] | None:
         try:

@@ -205,6 +205,37 @@ async def test_a_body_that_returns_releases_and_ends_the_run():
     assert await holder(api) == ("", 0)
 
 
+class LateAnswers(FakeCluster):
+    """Answers updates a second after they were executed, once it is told to."""
+
+    is_late = False
+
+    async def update(self, kind, body, **how):
+        answer = await super().update(kind, body, **how)
+        if self.is_late:
+            await asyncio.sleep(1)
+        return answer
+
+
+async def test_a_renewal_under_way_at_the_end_does_not_keep_the_lease():
+    api = LateAnswers()
+    first = Contender(api, "first")
+    async with contending(first):
+        await asyncio.sleep(1)
+        api.is_late = True
+        await asyncio.sleep(1.5)  # the renewal of the second second is stored, and not answered
+    assert await holder(api) == ("", 0)
+
+
+async def test_a_renewal_that_is_stored_after_all_does_not_keep_the_lease():
+    api = FakeCluster()
+    first = Contender(api, "first")
+    async with contending(first):
+        await asyncio.sleep(1)
+        await api.patch(kinds.LEASES, "binder", {"spec": {"renewTime": None}}, "cozy-system")
+    assert await holder(api) == ("", 0)
+
+
 async def test_a_body_that_raises_releases_and_raises():
     api = FakeCluster()
     contender = Contender(api, "first")
