@@ -34,6 +34,9 @@ async def site(binaries_built, tmp_path_factory, replays):
         await opened.node("gpu-1", 4)
         await opened.offer("h100")
         await opened.tenant("tenant-a")
+        # An order that came before any of these was known would be told of that too.
+        await opened.shown("tenant-a", "h100")
+        await opened.class_has("h100", 4)
         yield opened
 
 
@@ -47,7 +50,7 @@ async def heard(site, name, reason, namespace="tenant-a"):
     async def is_told():
         return (await told(site, name, namespace))[reason] > 0
 
-    await sites.until(is_told, 15, f"an Event {reason} about {name}")
+    await sites.until(is_told, sites.BEFORE_RESYNC, f"an Event {reason} about {name}")
 
 
 async def test_an_order_that_is_placed_waits_and_is_released_is_told_once_of_each(site):
@@ -88,7 +91,7 @@ async def test_a_quota_that_is_no_number_is_told_where_it_is_declared_and_shown_
         gate = await site.served("tenant-odd", "quotagates/total")
         return gate["status"] if gate["status"]["reason"] == "Unreadable" else None
 
-    status = await sites.until(shown, 15, "a gate that says Unreadable")
+    status = await sites.until(shown, sites.BEFORE_RESYNC, "a gate that says Unreadable")
     assert (status["gate"], status["remaining"]) == ("Closed", 0)
     assert "'1500m' is a fraction: units are whole" in status["message"]
     await tenants.set_quotas(site.admin, "tenant-odd", {key: 1})
@@ -116,7 +119,7 @@ async def test_sigusr1_saves_the_next_pass_which_is_decided_alike_by_the_command
         async def saved() -> set[str]:
             return await asyncio.to_thread(lambda: set(map(str, replays.glob("*.json")))) - seen
 
-        (path,) = await sites.until(saved, 15, f"a saved pass in {replays}")
+        (path,) = await sites.until(saved, sites.BEFORE_RESYNC, f"a saved pass in {replays}")
         seen.add(path)
         code, out, err = await replay(path)
         assert code == 0, err
@@ -129,7 +132,9 @@ async def test_sigusr1_saves_the_next_pass_which_is_decided_alike_by_the_command
             break
     else:
         pytest.fail("none of the passes saved is one that decided something")
-    await sites.until(lambda: told_by_log(site, "pass saved"), 5, "the log tells of it")
+    await sites.until(
+        lambda: told_by_log(site, "pass saved"), sites.BEFORE_RESYNC, "the log tells of it"
+    )
 
 
 async def told_by_log(site, words):
