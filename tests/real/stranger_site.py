@@ -17,6 +17,8 @@ KUBECTLS: Final = ("kubectl", "kubectl-older")
 INFORMER: Final = "informer"
 RESOURCE: Final = "catalog.gpu.cozystack.io/v1alpha1/gpuoffers"
 KNOWN: Final = ("a100", "h100", "l40s")
+UNITS: Final = 8
+"""Of the one node; every class offers them."""
 Json = dict[str, Any]
 
 
@@ -30,7 +32,7 @@ class Guest:
     async def kubectl(self, binary: str, *words: str, stdin: str | None = None) -> str:
         """Run one of the kubectls in the tenant's namespace; CommandError tells what it said."""
         argv = self._argv(binary, *words)
-        return await commands.run(argv, stdin=stdin, env={"KUBERC": "off"}, within=30)
+        return await commands.run(argv, stdin=stdin, env={"KUBERC": "off"}, within=60)
 
     @contextlib.asynccontextmanager
     async def watching(self, binary: str, *words: str) -> AsyncIterator["Lines"]:
@@ -58,7 +60,7 @@ class Lines:
 
     process: asyncio.subprocess.Process
 
-    async def until(self, *words: str, within: float = 15.0) -> str:
+    async def until(self, *words: str, within: float = 45.0) -> str:
         """Read on to a line with all the words; fails with what came instead."""
         seen: list[str] = []
         try:
@@ -107,7 +109,7 @@ async def running(argv: Sequence[str], env: Mapping[str, str]) -> AsyncIterator[
 async def invited(directory: Path) -> AsyncIterator[Guest]:
     """Open a site with a few offers, and somebody who may read and order."""
     async with sites.opened(directory) as site:
-        await site.node("gpu-1", 8)
+        await site.node("gpu-1", UNITS)
         for name in KNOWN:
             await site.offer(name, description=f"cards: {name}")
         for tenant in (TENANT, OTHER):
@@ -118,7 +120,9 @@ async def invited(directory: Path) -> AsyncIterator[Guest]:
         await site.may(f"somebody@{TENANT}", groups, verb="create", **rights)
 
         async def offered() -> bool:
-            return len((await site.served(TENANT, "gpuoffers"))["items"]) == len(KNOWN)
+            items = (await site.served(TENANT, "gpuoffers"))["items"]
+            free = {it["metadata"]["name"]: it["status"]["free"] for it in items}
+            return free == dict.fromkeys(KNOWN, UNITS)
 
         async def discovered() -> bool:
             with contextlib.suppress(errors.CommandError):
@@ -126,9 +130,9 @@ async def invited(directory: Path) -> AsyncIterator[Guest]:
                 return RESOURCE.rpartition("/")[2] in await guest.kubectl(KUBECTLS[0], *words)
             return False
 
-        await sites.until(offered, 20, "all classes offered")
+        await sites.until(offered, 45, "all classes offered with all units")
         # kube-apiserver reads the discovery of an aggregated server when it likes.
-        await sites.until(discovered, 75, "what is served discovered")
+        await sites.until(discovered, 120, "what is served discovered")
         yield guest
 
 

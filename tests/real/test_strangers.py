@@ -14,7 +14,7 @@ from tests.real import site as sites
 from tests.real import stranger_site as strangers
 from tests.real.stranger_site import KNOWN, KUBECTLS, TENANT
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
 GROUP = "catalog.gpu.cozystack.io"
 REVIEW = f"apiVersion: {GROUP}/v1alpha1\nkind: OrderReview\nspec: {{className: h100, count: 99}}\n"
@@ -92,7 +92,7 @@ async def test_kubectl_lists_what_there_is_and_explains_it(guest, binary):
         ):  # kube-apiserver reads an aggregated server's OpenAPI when it likes
             return ""
 
-    told = await sites.until(explained, 65, "the schema is known")
+    told = await sites.until(explained, 140, "the schema is known")
     assert "FIELD: count <integer>" in told
     assert "Units wanted." in told
     whole = await guest.kubectl(binary, "explain", "gpuoffers", "--recursive")
@@ -133,7 +133,7 @@ async def test_kubectl_tells_why_not(guest, binary, words, told):
 
 @pytest.mark.parametrize("binary", KUBECTLS)
 async def test_kubectl_waits_for_a_field(guest, binary):
-    words = ("wait", "gpuoffer/h100", "--for=jsonpath={.status.orderable}=8", "--timeout=5s")
+    words = ("wait", "gpuoffer/h100", "--for=jsonpath={.status.orderable}=8", "--timeout=45s")
     assert "condition met" in await guest.kubectl(binary, *words)
 
 
@@ -149,12 +149,24 @@ async def test_kubectl_watches_tables_and_events(guest, binary):
         await lines.until("MODIFIED", "extra", "as later")
         await guest.site.admin.delete(kinds.GPU_CLASSES, "extra")
         await lines.until("DELETED", "extra")
+    await withdrawn(guest, "extra")
+
+
+async def withdrawn(guest, name):
+    """Wait until a class is not stored any more: it is offered no more before the leader lets it go."""
+
+    async def absent():
+        page = await guest.site.admin.list_all(kinds.GPU_CLASSES)
+        return name not in {item["metadata"]["name"] for item in page.items}
+
+    await sites.until(absent, 45, f"class {name} gone")
 
 
 def asked(guest, since):
     """Return the verbs of an informer's requests that ended, in order."""
     log = guest.site.product.replicas["replica-1"].log.read_text(encoding="utf-8")[since:]
-    requests = [json.loads(line) for line in log.splitlines() if '"agent": "informer-' in line]
+    whole = log.rpartition("\n")[0].splitlines()
+    requests = [json.loads(line) for line in whole if '"agent": "informer-' in line]
     return [one["verb"] for one in requests]
 
 
@@ -163,7 +175,7 @@ def asked(guest, since):
 async def test_an_informer_of_client_go_follows(guest, form, streaming):
     since = len(guest.site.product.replicas["replica-1"].log.read_text(encoding="utf-8"))
     async with guest.informer(form, streaming=streaming) as lines:
-        synced = json.loads(await lines.until('"synced"', within=10))
+        synced = json.loads(await lines.until('"synced"'))
         assert synced["count"] == len(KNOWN)
         await guest.site.offer("late")
         added = json.loads(await lines.until('"added"', '"late"'))
@@ -174,8 +186,9 @@ async def test_an_informer_of_client_go_follows(guest, form, streaming):
         assert await lines.quiet(QUIET) == []
     versions = [int(one["version"]) for one in (added, updated, deleted)]
     assert versions == sorted(set(versions))
-    await sites.until(lambda: ended(guest, since), 5, "the watch ends with its client")
+    await sites.until(lambda: ended(guest, since), 45, "the watch ends with its client")
     assert asked(guest, since) == (["watch"] if streaming else ["list", "watch"])
+    await withdrawn(guest, "late")
 
 
 async def ended(guest, since):
@@ -189,7 +202,7 @@ async def test_an_informer_goes_on_over_a_restart_of_ours(guest):
         await guest.site.product.start(flags=sites.FAST)
         await guest.site.product.available()
         await guest.site.offer("after")
-        await lines.until('"added"', '"after"', within=40)
+        await lines.until('"added"', '"after"', within=90)
         await guest.site.admin.delete(kinds.GPU_CLASSES, "after")
         await lines.until('"deleted"', '"after"')
 
@@ -243,27 +256,28 @@ async def test_the_python_client_lists_watches_and_asks(guest):
 
 
 async def test_the_controllers_start_beside_us_and_say_nothing_of_us(guest):
+    """While we serve: what they said before we came, or while we were away, is no more than true."""
     site = guest.site
+    await site.product.available()
     name = components.CONTROLLER_MANAGER
     log = site.cp.site.log(name)
     await site.cp.stop_process(name)
-    since = len(log.read_text(encoding="utf-8")) if log.exists() else 0
+    before = len(log.read_text(encoding="utf-8")) if log.exists() else 0
     await site.cp.start_process(name)
 
-    async def synced():
-        said = log.read_text(encoding="utf-8")
-        said = said if len(said) < since else said[since:]
-        return all(
-            words in said
-            for words in ("all resource monitors have synced", "synced quota controller")
-        )
+    def said():
+        text = log.read_text(encoding="utf-8")
+        return text if len(text) < before else text[before:]
 
-    await sites.until(synced, 30, "garbage collector and quota have looked at everything")
+    async def synced():
+        words = ("all resource monitors have synced", "synced quota controller")
+        return all(one in said() for one in words)
+
+    await sites.until(synced, 90, "garbage collector and quota have looked at everything")
     await site.admin.create(kinds.NAMESPACES, {"metadata": {"name": "short-lived"}})
     await site.admin.delete(kinds.NAMESPACES, "short-lived")
-    await sites.until(lambda: gone(site, "short-lived"), 20, "a namespace deletes")
-    said = log.read_text(encoding="utf-8").splitlines()
-    assert [line for line in said if GROUP in line] == []
+    await sites.until(lambda: gone(site, "short-lived"), 60, "a namespace deletes")
+    assert [line for line in said().splitlines() if GROUP in line] == []
 
 
 async def gone(site, name):
