@@ -11,7 +11,7 @@ from tests.real import site as sites
 from tests.real import threat_site as threats
 from tests.real.threat_site import EVERYBODY, ORDERERS, ROLES, TRUSTED, a_claim, attacker, by
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
 A = "tenant-a"
 B = "tenant-b"
@@ -34,10 +34,13 @@ async def site(binaries_built, tmp_path_factory):
         for tenant in (A, B):
             await opened.tenant(tenant, total=4)
             await threats.trust(opened, tenant)
+            await opened.shown(tenant, "h100", "share", total=4)
+            await opened.cp.namespace_ready(tenant)
+        await opened.class_has("h100", 16)
         await opened.admin.create(kinds.NAMESPACES, {"metadata": {"name": "cozy-other"}})
         await opened.order(A, "held", "h100", 2)
-        await opened.bound(A, "held", within=20)
-        await sites.until(lambda: in_force(opened), 20, "the policies in force")
+        await opened.bound(A, "held")
+        await sites.until(lambda: in_force(opened), sites.LATE, "the policies in force")
         yield opened
 
 
@@ -119,7 +122,7 @@ async def test_a_status_that_comes_with_an_order_is_dropped(site, role):
     body = a_claim("born", A) | {"status": {**FORGED, "phase": "Bound"}}
     made = await attacker(site, A, role).create(kinds.GPU_CLAIMS, body)
     assert "gpu-9" not in str(made)
-    assert await site.bound(A, "born", within=20) == "gpu-1"
+    assert await site.bound(A, "born") == "gpu-1"
     assert (await site.claim(A, "born"))["status"].get("attachedTo") is None
     await threats.given_back(site, A, ["born"])
 
@@ -172,7 +175,7 @@ async def test_a_vm_that_names_another_tenants_claim_gets_nothing_of_it(site):
     await site.admin.patch(kinds.VMIS, "thief", patch, B)
     # A pass has seen all that when it binds what was ordered after it.
     await site.order(B, "later", "h100")
-    await site.bound(B, "later", within=20)
+    await site.bound(B, "later")
     status = (await site.claim(A, "held"))["status"]
     assert status.get("attachedTo") is None
     assert await waits_at_the_gate(site, gated)
@@ -215,7 +218,7 @@ async def test_nobody_orders_outside_the_own_namespace(site, namespace):
 async def test_an_order_where_no_tenant_is_gets_nothing_whoever_made_it(site, namespace):
     """The webhook is not asked there; the binder is."""
     await site.admin.create(kinds.GPU_CLAIMS, a_claim("stray", namespace))
-    await site.waits(namespace, "stray", "NoTenant", within=20)
+    await site.waits(namespace, "stray", "NoTenant")
     await threats.given_back(site, namespace, ["stray"])
 
 
@@ -301,9 +304,9 @@ async def test_a_claim_whose_owner_is_gone_is_collected_and_its_units_come_back(
     owner = threats.an_owner(kinds.GPU_CLASSES, "h100", "no-such-uid")
     body = a_claim("orphan", A, ownerReferences=[owner])
     await site.person(A).create(kinds.GPU_CLAIMS, body)
-    await site.gone(A, "orphan", within=30)
+    await site.gone(A, "orphan")
     await site.order(A, "after", "h100", 2)
-    await site.bound(A, "after", within=20)
+    await site.bound(A, "after")
     await threats.given_back(site, A, ["after"])
 
 
@@ -334,14 +337,14 @@ async def test_a_claim_kept_by_a_finalizer_of_its_own_counts_until_it_is_gone(si
     """Its tenant pays for what it keeps: the units are in its budget and on their node, once."""
     body = a_claim("kept", A, count=2, finalizers=[OWN_FINALIZER])
     await site.person(A).create(kinds.GPU_CLAIMS, body)
-    await site.bound(A, "kept", within=20)
+    await site.bound(A, "kept")
     await site.person(A).delete(kinds.GPU_CLAIMS, "kept", A)
 
     async def is_let_go():
         found = (await site.claim(A, "kept"))["metadata"]
         return found["finalizers"] == [OWN_FINALIZER]
 
-    await sites.until(is_let_go, 20, "our finalizer taken off")
+    await sites.until(is_let_go, sites.LATE, "our finalizer taken off")
     words = await threats.said(site.order(A, "second", "h100", 1))
     assert threats.guard(words) == "webhook orders"
     assert "is 4 and 4 are used" in words
@@ -352,9 +355,9 @@ async def test_a_claim_kept_by_a_finalizer_of_its_own_counts_until_it_is_gone(si
         page = await site.admin.list_all(kinds.WORKLOADS, A)
         return "gpuclaim-kept" in {one["metadata"]["name"] for one in page.items}
 
-    await sites.until(is_billed, 20, "billed on")
+    await sites.until(is_billed, sites.LATE, "billed on")
     await site.admin.patch(kinds.GPU_CLAIMS, "kept", {"metadata": {"finalizers": None}}, A)
-    await site.gone(A, "kept", within=20)
+    await site.gone(A, "kept")
 
 
 async def test_no_role_deletes_claims_by_the_collection(site):

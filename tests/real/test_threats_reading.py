@@ -1,6 +1,5 @@
 """Attacks by reading: other tenants' claims, counts, budgets and nodes, through every answer and past the front door."""
 
-import asyncio
 import json
 import re
 import ssl
@@ -17,7 +16,7 @@ from tests.real import site as sites
 from tests.real import threat_site as threats
 from tests.real.threat_site import ROLES, a_claim, attacker
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
 ME = "tenant-top-me"
 PARENT = "tenant-top"
@@ -54,13 +53,20 @@ async def site(binaries_built, tmp_path_factory):
         await opened.tenant(ME)
         await opened.tenant(SIBLING, total=1613)
         await opened.tenant(STRANGER)
+        await opened.class_has("h100", 3990)
+        for tenant, quotas in (
+            (PARENT, {"total": 1971}),
+            (SIBLING, {"total": 1613}),
+            (STRANGER, {}),
+        ):
+            await opened.shown(tenant, "h100", **quotas)
         await opened.order(PARENT, "top-claim", "h100", 1)
         await opened.order(SIBLING, "sib-claim", "h100", 1307)
         await opened.order(STRANGER, "far-claim", "h100", 1211)
         for tenant, name in ((PARENT, "top"), (SIBLING, "sib"), (STRANGER, "far")):
-            await opened.bound(tenant, f"{name}-claim", within=20)
+            await opened.bound(tenant, f"{name}-claim")
         await opened.admin.create(ACCOUNTS, {"metadata": {"name": ME, "namespace": ME}})
-        await sites.until(lambda: left(opened), 20, "what is left is known")
+        await sites.until(lambda: left(opened), sites.LATE, "what is left is known")
         yield opened
 
 
@@ -125,15 +131,20 @@ async def test_what_is_read_tells_no_secret(site, resource):
 
 async def test_a_watch_that_runs_while_others_order_tells_no_secret(site):
     """It tells that the stock changed, as any shop's does."""
-    viewer = site.person(ME, "view")
-    query = "?watch=true&timeoutSeconds=5"
-    watches = [viewer.raw("GET", path(ME, resource) + query) for resource in READ]
-    *answers, _ = await asyncio.gather(*watches, site.order(STRANGER, "one-more", "h100", 1))
-    await site.bound(STRANGER, "one-more", within=20)
-    words = [words_of(answer) for answer in answers]
-    assert [told(one) for one in words] == [set(), set(), set()]
-    assert any(str(STOCK - 1) in one for one in words)
-    await threats.given_back(site, STRANGER, ["one-more"])
+    async with threats.listening(site.person(ME, "view"), ME, READ) as said:
+
+        async def tells(stock):
+            h100 = [it for it in said["gpuoffers"] if it["metadata"].get("name") == "h100"]
+            return [it["status"]["free"] for it in h100[-1:]] == [stock]
+
+        await sites.until(lambda: tells(STOCK), sites.LATE, "the stock told")
+        await site.order(STRANGER, "one-more", "h100", 1)
+        await sites.until(lambda: tells(STOCK - 1), sites.LATE, "that the stock changed told")
+        await threats.given_back(site, STRANGER, ["one-more"])
+        await sites.until(lambda: tells(STOCK), sites.LATE, "that it changed back told")
+    for resource in READ:
+        assert said[resource]
+        assert told(json.dumps(payload(said[resource]))) == set(), resource
 
 
 COUNTS = (1, 356, 357, 358, 1481, 1482, 1972, 4000, 2**31 - 1)
@@ -195,9 +206,14 @@ async def asked(them, kind, resource, body):
 
 async def test_events_in_the_own_namespace_tell_no_secret(site):
     await site.order(ME, "mine", "h100", 1)
-    await site.bound(ME, "mine", within=20)
-    answer = await site.person(ME, "view").raw("GET", f"/api/v1/namespaces/{ME}/events")
-    assert answer.status == 200
+    await site.bound(ME, "mine")
+
+    async def events():
+        answer = await site.person(ME, "view").raw("GET", f"/api/v1/namespaces/{ME}/events")
+        assert answer.status == 200
+        return answer if b'"name":"mine"' in answer.body else None
+
+    answer = await sites.until(events, sites.LATE, "an Event on the claim")
     # The node of its own claim is its own to know.
     assert told(words_of(answer)) - {"node"} == set()
     await threats.given_back(site, ME, ["mine"])
@@ -209,7 +225,7 @@ async def test_a_class_that_everybody_orders_tells_its_stock_and_nobodys_share(s
         offer = (await site.served(ME, "gpuoffers/h100"))["status"]
         return (offer["free"], offer["orderable"]) == (STOCK, 357)
 
-    await sites.until(is_told, 20, "the stock, and what its budgets leave")
+    await sites.until(is_told, sites.LATE, "the stock, and what its budgets leave")
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -301,38 +317,22 @@ async def test_a_forged_header_beside_a_certificate_or_token_changes_nobodys_nam
                 assert "root" not in json.loads(answer.body)["message"]
 
 
-def an_admission(kind, body, *, dry_run):
-    """Return a review as kube-apiserver would post it, of the creation of an object by root."""
-    about = {"group": kind.group, "version": kind.version}
-    request = {
-        "uid": "u",
-        "operation": "CREATE",
-        "kind": {**about, "kind": kind.kind},
-        "resource": {**about, "resource": kind.plural},
-        "name": body["metadata"]["name"],
-        "namespace": body["metadata"]["namespace"],
-        "userInfo": {"username": "root", "groups": ["system:masters"]},
-        "object": body,
-        "dryRun": dry_run,
-    }
-    review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
-    return json.dumps(review).encode()
-
-
 async def post(them, hook, review, headers=None):
     sent = {**JSON, **(headers or {})}
     return await them.raw("POST", f"/admission/{hook}", body=review, headers=sent)
 
 
 async def post_order(them, tenant, headers=None):
-    order = an_admission(kinds.GPU_CLAIMS, a_claim("probe", tenant, count=5000), dry_run=False)
+    order = threats.an_admission(
+        kinds.GPU_CLAIMS, a_claim("probe", tenant, count=5000), dry_run=False
+    )
     return await post(them, "orders", order, headers)
 
 
 async def post_grant(them, tenant, units, *, dry_run=False, headers=None):
     quotas = {"resourceQuotas": {keys.QUOTA_TOTAL: units}}
     body = {"metadata": {"name": "kid", "namespace": tenant}, "spec": quotas}
-    grant = an_admission(tenants.TENANTS, body, dry_run=dry_run)
+    grant = threats.an_admission(tenants.TENANTS, body, dry_run=dry_run)
     return await post(them, "tenants", grant, headers)
 
 
@@ -369,7 +369,7 @@ async def test_who_reaches_our_port_has_units_reserved_and_nothing_granted_or_he
         assert '"allowed": false' in words_of(await post_grant(nobody, PARENT, 358))
     assert f"{PARENT}-kid" in await reserved(site, PARENT)
     await site.order(ME, "all-the-same", "h100", 357)
-    await site.bound(ME, "all-the-same", within=20)
+    await site.bound(ME, "all-the-same")
     assert await threats.pool(site, PARENT) == 1 + 1307 + 357
     await threats.given_back(site, ME, ["all-the-same"])
 

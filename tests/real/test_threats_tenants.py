@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+from functools import partial
 
 import pytest
 import pytest_asyncio
@@ -15,7 +16,7 @@ from tests.real import site as sites
 from tests.real import threat_site as threats
 from tests.real.threat_site import EVERYBODY, ROLES, TRUSTED, a_claim, attacker, by
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
 FLAGS = (*sites.FAST, "--release-settle=2", "--resync=1", "--not-ready-grace=3600")
 KEY = "gpu.cozystack.io/h100"
@@ -31,6 +32,7 @@ async def site(binaries_built, tmp_path_factory):
     async with sites.opened(tmp_path_factory.mktemp("threats-tenants"), flags=FLAGS) as opened:
         await opened.node("gpu-1", 64)
         await opened.offer("h100")
+        await opened.class_has("h100", 64)
         await opened.tenant(keys.TENANT_ROOT)
         beating = asyncio.create_task(opened.nodes.heartbeat(every=0.5))  # noqa: TID251 -- ends here
         try:
@@ -47,12 +49,12 @@ async def raw_allowed(site):
     await site.product.stop()
     await site.product.start(flags=(*FLAGS, "--raw-resource-names=allowed"))
     await site.tenant("tenant-tries")
-    body = a_raw_pod("tenant-tries")
+    body = threats.a_raw_pod("tenant-tries")
 
     async def passes():
         return not await threats.said(site.admin.create(kinds.PODS, body, dry_run=True))
 
-    await sites.until(passes, 40, "a raw pod passes")
+    await sites.until(passes, sites.LATE, "a raw pod passes")
 
 
 async def ordered(site, tenant, names, count=1, role="admin"):
@@ -60,7 +62,10 @@ async def ordered(site, tenant, names, count=1, role="admin"):
     them = attacker(site, tenant, role)
     bodies = [a_claim(name, tenant, count=count) for name in names]
     return await asyncio.gather(
-        *(threats.said(them.create(kinds.GPU_CLAIMS, body)) for body in bodies)
+        *(
+            threats.said(sites.judged(partial(them.create, kinds.GPU_CLAIMS, body)))
+            for body in bodies
+        )
     )
 
 
@@ -75,7 +80,7 @@ async def settled(site, tenant):
         ]
         return all(one.get("phase") == "Bound" or one.get("reasons") for one in found)
 
-    await sites.until(all_told, 30, f"every claim of {tenant} told")
+    await sites.until(all_told, sites.LATE, f"every claim of {tenant} told")
 
 
 async def test_fifty_orders_at_once_hold_no_more_than_the_budget(site):
@@ -98,7 +103,7 @@ async def test_a_claim_ordered_anew_under_another_name_counts_beside_the_one_tha
     tenant = "tenant-rename"
     await threats.home(site, tenant, total=4)
     await site.order(tenant, "old", "h100", 4)
-    await site.bound(tenant, "old", within=20)
+    await site.bound(tenant, "old")
     vm = guests.Guests(site.admin, tenant)
     await vm.define("vm", ["old"])
     start = await vm.start("vm", node="gpu-1", claims=["old"], units={sites.H100: 4})
@@ -108,7 +113,7 @@ async def test_a_claim_ordered_anew_under_another_name_counts_beside_the_one_tha
     assert f"budget {TOTAL} of {tenant} is 4 and 4 are used" in words
     assert await threats.pool(site, tenant) == 4
     await vm.stop(start)
-    await site.gone(tenant, "old", within=20)
+    await site.gone(tenant, "old")
 
 
 async def test_deleting_and_ordering_anew_in_a_loop_never_holds_more(site):
@@ -135,12 +140,12 @@ async def test_a_hold_stays_recorded_however_its_claim_is_deleted(site, propagat
     tenant = f"tenant-bill{propagation.lower()}"
     await threats.home(site, tenant, total=4)
     await site.order(tenant, "mine", "h100", 3)
-    await site.bound(tenant, "mine", within=20)
+    await site.bound(tenant, "mine")
     vm = guests.Guests(site.admin, tenant)
     await vm.define("vm", ["mine"])
     start = await vm.start("vm", node="gpu-1", claims=["mine"], units={sites.H100: 3})
     uid = (await site.claim(tenant, "mine"))["metadata"]["uid"]
-    await sites.until(lambda: recorded(site, tenant, uid, 3), 20, "the record")
+    await sites.until(lambda: recorded(site, tenant, uid, 3), sites.LATE, "the record")
     how = json.dumps({"propagationPolicy": propagation}).encode()
     where = urls.path(kinds.GPU_CLAIMS, tenant, "mine")
     answer = await site.person(tenant).raw("DELETE", where, body=how, headers=JSON)
@@ -150,16 +155,20 @@ async def test_a_hold_stays_recorded_however_its_claim_is_deleted(site, propagat
         found = (await site.claim(tenant, "mine"))["metadata"]
         return "deletionTimestamp" in found and found["finalizers"] == [keys.CLAIM_FINALIZER]
 
-    await sites.until(is_cascaded, 30, "what cascades has cascaded")
-    await sites.until(lambda: recorded(site, tenant, uid, 3), 20, "the record, still or again")
+    await sites.until(is_cascaded, sites.LATE, "what cascades has cascaded")
+    await sites.until(
+        lambda: recorded(site, tenant, uid, 3), sites.LATE, "the record, still or again"
+    )
     await vm.stop(start)
-    await site.gone(tenant, "mine", within=20)
+    await site.gone(tenant, "mine")
     await site.order(tenant, "mine", "h100", 1)
-    await site.bound(tenant, "mine", within=20)
+    await site.bound(tenant, "mine")
     uid = (await site.claim(tenant, "mine"))["metadata"]["uid"]
-    await sites.until(lambda: recorded(site, tenant, uid, 1), 30, "a record of the next claim")
+    await sites.until(
+        lambda: recorded(site, tenant, uid, 1), sites.LATE, "a record of the next claim"
+    )
     await threats.given_back(site, tenant)
-    await sites.until(lambda: unrecorded(site, tenant), 30, "no record is left")
+    await sites.until(lambda: unrecorded(site, tenant), sites.LATE, "no record is left")
 
 
 async def records(site, tenant):
@@ -222,11 +231,12 @@ async def test_no_role_grants_a_child_more_than_the_parent_has(site):
 async def test_a_grant_of_all_leaves_the_parent_nothing_to_order(site):
     await threats.home(site, "tenant-h", total=4)
     granter = attacker(site, "tenant-h", "account")
-    await granter.create(tenants.TENANTS, a_tenant("c", "tenant-h", total=4))
+    body = a_tenant("c", "tenant-h", total=4)
+    await sites.judged(lambda: granter.create(tenants.TENANTS, body))
     await threats.home(site, "tenant-h-c", total=4)
-    await sites.until(lambda: refused(site, "tenant-h", 1), 20, "the promise is counted")
+    await sites.until(lambda: refused(site, "tenant-h", 1), sites.LATE, "the promise is counted")
     await site.order("tenant-h-c", "all", "h100", 4)
-    await site.bound("tenant-h-c", "all", within=20)
+    await site.bound("tenant-h-c", "all")
     raised = {"spec": {"resourceQuotas": {TOTAL: 5}}}
     tries = {
         role: attacker(site, "tenant-h", role).patch(tenants.TENANTS, "c", raised, "tenant-h")
@@ -239,7 +249,8 @@ async def test_a_grant_of_all_leaves_the_parent_nothing_to_order(site):
 async def refused(site, tenant, count):
     """Return how an order is refused that would be made now; empty where it would be taken."""
     body = a_claim("probe", tenant, count=count)
-    return await threats.said(site.person(tenant).create(kinds.GPU_CLAIMS, body, dry_run=True))
+    ask = partial(site.person(tenant).create, kinds.GPU_CLAIMS, body, dry_run=True)
+    return await threats.said(sites.judged(ask))
 
 
 async def test_declaring_ordering_lowering_and_ordering_again_wins_nothing(site):
@@ -277,12 +288,13 @@ async def test_declaring_ordering_lowering_and_ordering_again_wins_nothing(site)
 async def granted(site, granter, tenant, child, units):
     """Grant as a person does, and write the HelmRelease as the host does; return a refusal."""
     patch = {"spec": {"resourceQuotas": {TOTAL: units}}}
-    words = await threats.said(granter.patch(tenants.TENANTS, child, patch, tenant))
-    if words:
+    promise = partial(granter.patch, tenants.TENANTS, child, patch, tenant)
+    if words := await threats.said(sites.judged(promise)):
         return words
     values = {"spec": {"values": patch["spec"]}}
     release = f"tenant-{child}"
-    return await threats.said(site.admin.patch(kinds.HELM_RELEASES, release, values, tenant))
+    grant = partial(site.admin.patch, kinds.HELM_RELEASES, release, values, tenant)
+    return await threats.said(sites.judged(grant))
 
 
 async def test_no_role_writes_the_object_that_declares_its_budget(site):
@@ -302,7 +314,7 @@ async def test_no_role_writes_the_object_that_declares_its_budget(site):
         }
         if role != TRUSTED:
             tries["child's"] = them.patch(kinds.HELM_RELEASES, "tenant-c", raised, tenant)
-            tries["a quota"] = them.create(RESOURCE_QUOTAS, a_quota(tenant))
+            tries["a quota"] = them.create(threats.RESOURCE_QUOTAS, threats.a_quota(tenant))
         if role != "ancestor's account":  # the parent's account grants, as far as the parent has
             tries["as Tenant"] = them.patch(tenants.TENANTS, "w", more, parent)
             tries["Tenant deleted"] = them.delete(tenants.TENANTS, "w", parent)
@@ -314,20 +326,12 @@ async def test_no_role_writes_the_object_that_declares_its_budget(site):
     assert f"budget {TOTAL} of {tenant} is 4 and 1 are used" in words
 
 
-RESOURCE_QUOTAS = kinds.Kind("", "v1", "resourcequotas", "ResourceQuota")
-
-
-def a_quota(tenant):
-    meta = {"name": keys.TENANT_QUOTA_NAME, "namespace": tenant}
-    return {"metadata": meta, "spec": {"hard": {TOTAL: "40"}}}
-
-
 async def test_a_quota_in_the_own_namespace_overrules_no_grant(site):
     """`tenant-quota` is read where no HelmRelease is; who may write it has a HelmRelease above."""
     tenant = "tenant-q"
     await threats.home(site, tenant, total=4)
     await threats.trust(site, tenant)
-    await attacker(site, tenant, TRUSTED).create(RESOURCE_QUOTAS, a_quota(tenant))
+    await attacker(site, tenant, TRUSTED).create(threats.RESOURCE_QUOTAS, threats.a_quota(tenant))
     await ordered(site, tenant, [f"c{at}" for at in range(6)])
     await settled(site, tenant)
     assert await threats.pool(site, tenant) == 4
@@ -357,7 +361,7 @@ async def test_an_order_counts_under_every_key_at_once(site, raw_allowed, quotas
             else ""
         )
 
-    words = await sites.until(is_known, 20, "the budgets are known")
+    words = await sites.until(is_known, sites.LATE, "the budgets are known")
     assert words.count(f" of {tenant} is ") == len(over)
     assert (f"at most {most} would be accepted now" in words) is (most > 0)
     names = [f"c{at}" for at in range(5)]
@@ -372,11 +376,14 @@ async def test_raw_pods_count_in_the_budget_once_raw_names_are_allowed(site, raw
     tenant = "tenant-raw"
     await threats.home(site, tenant, total=3)
     await threats.trust(site, tenant)
-    pod = a_raw_pod(tenant)
+    pod = threats.a_raw_pod(tenant)
     tries = {role: attacker(site, tenant, role).create(kinds.PODS, pod) for role in EVERYBODY}
     assert await threats.guards(tries) == by(rbac=ROLES, passed=[TRUSTED])
-    found = await sites.until(lambda: refused(site, tenant, 2), 20, "the pod's units count")
-    assert f"budget {TOTAL} of {tenant} is 3 and 2 are used" in found
+
+    async def is_counted():
+        return f"budget {TOTAL} of {tenant} is 3 and 2 are used" in await refused(site, tenant, 2)
+
+    await sites.until(is_counted, sites.LATE, "the pod's units count")
     await ordered(site, tenant, [f"c{at}" for at in range(4)])
     await settled(site, tenant)
     assert await threats.pool(site, tenant) == 1
@@ -385,13 +392,4 @@ async def test_raw_pods_count_in_the_budget_once_raw_names_are_allowed(site, raw
         gate = (await site.served(tenant, "quotagates/total"))["status"]
         return (gate["usedByPods"], gate["gate"] == "Open") == (2, False)
 
-    await sites.until(is_told, 20, "the gate tells of the pod")
-
-
-def a_raw_pod(tenant):
-    limits = {"resources": {"limits": {sites.H100: "2"}}}
-    container = {"name": "c", "image": "i", **limits}
-    return {
-        "metadata": {"name": "raw", "namespace": tenant},
-        "spec": {"containers": [container], "schedulerName": "none"},
-    }
+    await sites.until(is_told, sites.LATE, "the gate tells of the pod")

@@ -1,15 +1,19 @@
 """Who attacks, by role; which guard refuses; and an own sum of what each tenant holds."""
 
+import asyncio
+import contextlib
+import json
 import re
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from devcluster import tenants
+from gpu import keys
 from gpu.cluster import errors
 from gpu.cluster.client import Client
 from gpu.objects import kinds
 from gpu.objects.kinds import Kind
-from tests.real.site import H100, Site
+from tests.real.site import H100, LATE, Site, until
 
 Json = dict[str, Any]
 
@@ -84,6 +88,27 @@ async def guards(attempts: Mapping[str, Awaitable[object]]) -> dict[str, str]:
     return {name: guard(await said(attempt)) for name, attempt in attempts.items()}
 
 
+@contextlib.asynccontextmanager
+async def listening(
+    them: Client, tenant: str, resources: Sequence[str]
+) -> AsyncIterator[dict[str, list[Json]]]:
+    """Watch resources of the aggregated API for the block; gives what each watch was told so far, in order."""
+    told: dict[str, list[Json]] = {resource: [] for resource in resources}
+
+    async def listen(resource: str) -> None:
+        kind = Kind(keys.CATALOG_GROUP, keys.CATALOG_VERSION, resource, "")
+        async with contextlib.aclosing(them.watch(kind, tenant)) as events:
+            async for event in events:
+                told[resource].append(event.object)
+        raise AssertionError(f"the watch of {resource} ended")
+
+    async with asyncio.TaskGroup() as group:
+        watches = [group.create_task(listen(resource)) for resource in resources]
+        yield told
+        for one in watches:
+            one.cancel()
+
+
 def by(**roles: Iterable[str]) -> dict[str, str]:
     """Return which guard stops whom: `by(rbac=ROLES)`; `policy_claim_marks` is `policy claim-marks`."""
     return {
@@ -111,6 +136,16 @@ def a_pod(tenant: str, *, init: bool = False, plain: bool = False) -> Json:
     return {"metadata": {"name": "raw", "namespace": tenant}, "spec": spec}
 
 
+def a_raw_pod(tenant: str) -> Json:
+    """Return pod `raw` of two units that no scheduler looks at."""
+    limits = {"resources": {"limits": {H100: "2"}}}
+    container = {"name": "c", "image": "i", **limits}
+    return {
+        "metadata": {"name": "raw", "namespace": tenant},
+        "spec": {"containers": [container], "schedulerName": "none"},
+    }
+
+
 def a_vmi(tenant: str, *places: str) -> Json:
     """Return VMI `raw` that asks for a unit in each place: `gpus`, `hostDevices`, `limits`, `requests`."""
     device = [{"name": "a", "deviceName": H100}]
@@ -118,6 +153,33 @@ def a_vmi(tenant: str, *places: str) -> Json:
     amounts = {place: {H100: "1"} for place in places if place in {"limits", "requests"}}
     domain = {"devices": devices, "resources": amounts}
     return {"metadata": {"name": "raw", "namespace": tenant}, "spec": {"domain": domain}}
+
+
+RESOURCE_QUOTAS: Final = Kind("", "v1", "resourcequotas", "ResourceQuota")
+
+
+def a_quota(tenant: str) -> Json:
+    """Return a `tenant-quota` that declares a budget of 40."""
+    meta = {"name": keys.TENANT_QUOTA_NAME, "namespace": tenant}
+    return {"metadata": meta, "spec": {"hard": {keys.QUOTA_TOTAL: "40"}}}
+
+
+def an_admission(kind: Kind, body: Json, *, dry_run: bool) -> bytes:
+    """Return a review as kube-apiserver would post it, of the creation of an object by root."""
+    about = {"group": kind.group, "version": kind.version}
+    request = {
+        "uid": "u",
+        "operation": "CREATE",
+        "kind": {**about, "kind": kind.kind},
+        "resource": {**about, "resource": kind.plural},
+        "name": body["metadata"]["name"],
+        "namespace": body["metadata"]["namespace"],
+        "userInfo": {"username": "root", "groups": ["system:masters"]},
+        "object": body,
+        "dryRun": dry_run,
+    }
+    review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+    return json.dumps(review).encode()
 
 
 def an_owner(kind: Kind, name: str, uid: str) -> Json:
@@ -146,10 +208,21 @@ async def pool(site: Site, tenant: str) -> int:
 
 
 async def given_back(site: Site, tenant: str, names: Sequence[str] = ()) -> None:
-    """Delete claims of a tenant, or all of them, and wait until they are gone."""
+    """Delete claims of a tenant, or all of them; wait until they are gone, and an order is judged without them."""
     page = await site.admin.list_all(kinds.GPU_CLAIMS, tenant)
     found = names or [item["metadata"]["name"] for item in page.items]
     for name in found:
         await site.admin.delete(kinds.GPU_CLAIMS, name, tenant)
     for name in found:
-        await site.gone(tenant, name, within=20)
+        await site.gone(tenant, name)
+    if not tenant.startswith("tenant-"):
+        return
+
+    async def forgotten() -> bool:
+        option = await site.served(tenant, "options/gpuclaim")
+        bound = {it["value"].rpartition("/")[2] for it in option["spec"].get("items") or ()}
+        waiting = await site.served(tenant, "explanations")
+        known = bound | {item["metadata"]["name"] for item in waiting["items"]}
+        return known.isdisjoint(found)
+
+    await until(forgotten, LATE, f"{list(found)} of {tenant} forgotten")
