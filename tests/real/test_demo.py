@@ -28,7 +28,7 @@ from gpu.cluster import errors
 from gpu.objects import kinds
 
 ROOT = Path(__file__).parents[2]
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 
 
 @dataclass
