@@ -5,11 +5,13 @@ labels, the disk and the bootstrap volume it gives them; and CDI, which fills th
 kinds are stand-ins of the same shape, in which a VM's spec is any object.
 """
 
+import contextlib
 import copy
 from collections.abc import Sequence
 from typing import Any, Final
 
 from devcluster import kubevirt_objects
+from gpu.cluster import errors
 from gpu.objects import kinds
 from gpu.objects.kinds import Kind
 from tests.real import site as sites
@@ -122,7 +124,8 @@ async def remove(site: vms.VmSite, name: str) -> None:
     """Delete a machine, its VM, its disk; wait until nothing of the VM is there."""
     await site.delete(name)
     await site.admin.delete(MACHINES, name, ACME)
-    await site.admin.delete(kinds.VOLUME_CLAIMS, f"{name}-{_DISK}", ACME)
+    with contextlib.suppress(errors.NotFound):  # it goes after its disk, which goes after the VM
+        await site.admin.delete(kinds.VOLUME_CLAIMS, f"{name}-{_DISK}", ACME)
     await site.admin.delete(kinds.VOLUMES, f"pv-{name}-{_DISK}")
 
 
