@@ -13,7 +13,7 @@ from gpu.cluster import errors
 from gpu.objects import kinds
 from tests.real import site as sites
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
 MONITOR = keys.WORKLOAD_MONITOR_LABEL
 
@@ -45,7 +45,7 @@ async def recorded(site, tenant, *names, monitor: str | None = None):
         return seen == wanted
 
     what = f"records {wanted}"
-    await sites.until(there, 20, lambda: f"{what}, there are {there.last}")
+    await sites.until(there, sites.LATE, lambda: f"{what}, there are {there.last}")
     return await records(site, tenant)
 
 
@@ -57,7 +57,7 @@ async def kept(site) -> tuple[str, str]:
         found = {item["type"]: item for item in binder["status"].get("conditions", [])}
         return found.get("RecordsKept")
 
-    condition = await sites.until(said, 15, "RecordsKept is told")
+    condition = await sites.until(said, sites.LATE, "RecordsKept is told")
     return condition["status"], condition["reason"]
 
 
@@ -67,6 +67,7 @@ class Host:
     def __init__(self, site) -> None:
         self._admin = site.host()
         self.deleted: list[str] = []
+        self.rounds = 0
 
     async def run(self) -> None:
         while True:
@@ -84,7 +85,17 @@ class Host:
                         kinds.WORKLOADS, meta["name"], meta["namespace"], uid=meta["uid"]
                     )
                     self.deleted.append(f"{meta['namespace']}/{meta['name']}")
+            self.rounds += 1
             await asyncio.sleep(0.05)
+
+    async def looked(self) -> None:
+        """Wait until it has acted on what is there now: a round under way began with what was before."""
+        wanted = self.rounds + 2
+
+        async def done() -> bool:
+            return self.rounds >= wanted
+
+        await sites.until(done, sites.LATE, "a round of the host")
 
 
 async def test_a_hold_has_a_record_that_goes_with_its_claim(site):
@@ -138,7 +149,7 @@ async def test_the_conditions_of_both_writers_stand_side_by_side(site):
     async def all_there():
         return await shown() == wanted
 
-    await sites.until(all_there, 20, "every condition of GPUBinder")
+    await sites.until(all_there, sites.LATE, "every condition of GPUBinder")
 
 
 async def test_a_host_that_deletes_records_makes_them_be_kept_under_a_monitor_once(site):
@@ -158,7 +169,8 @@ async def test_a_host_that_deletes_records_makes_them_be_kept_under_a_monitor_on
         async def told():
             return await kept(site) == ("True", "HostDeletesRecords")
 
-        await sites.until(told, 20, "RecordsKept tells of the host")
+        await sites.until(told, sites.LATE, "RecordsKept tells of the host")
+        await host.looked()
         most = 2 * len(names) + 2
         assert len(host.deleted) <= most, host.deleted
         before = len(host.deleted)
@@ -167,6 +179,7 @@ async def test_a_host_that_deletes_records_makes_them_be_kept_under_a_monitor_on
         await site.order("tenant-h", "late", "h100")
         await site.bound("tenant-h", "late")
         await recorded(site, "tenant-h", *names, "late", monitor=keys.USAGE_MONITOR_NAME)
+        await host.looked()
         assert host.deleted[before:] == []
     finally:
         running.cancel()
@@ -186,6 +199,6 @@ async def test_with_the_feature_off_records_are_kept(site):
     async def healed():
         return (await records(site, "tenant-b"))["gpuclaim-held"]["status"]["operational"]
 
-    await sites.until(healed, 20, "the record healed")
+    await sites.until(healed, sites.LATE, "the record healed")
     await site.host().delete(kinds.WORKLOADS, "gpuclaim-held", "tenant-b")
     await recorded(site, "tenant-b", "held", monitor=keys.USAGE_MONITOR_NAME)
