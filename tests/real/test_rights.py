@@ -15,7 +15,7 @@ from gpu.objects import kinds
 from tests.charts.granted import ADMISSION, API_SERVERS, LEADER, PROCESS, SETTINGS
 from tests.real import site as sites
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
 USER = f"system:serviceaccount:{chart.NAMESPACE}:{chart.SERVICE_ACCOUNT}"
 DELEGATED = {  # system:auth-delegator and extension-apiserver-authentication-reader
@@ -72,18 +72,32 @@ async def asked(binaries_built, tmp_path_factory) -> set[tuple[str, str, bool]]:
         await site.tenant("tenant-a", total=4)
         await site.order("tenant-a", "held", "h100", 2)
         await site.bound("tenant-a", "held")
-        await sites.until(lambda: settings_name(site, sites.H100), 15, "settings")
+        await sites.until(lambda: settings_name(site, sites.H100), sites.LATE, "settings")
         await site.offer("l40s", "nvidia.com/L40S")
-        await sites.until(lambda: settings_name(site, "nvidia.com/L40S"), 15, "settings with L40S")
+        await sites.until(
+            lambda: settings_name(site, "nvidia.com/L40S"), sites.LATE, "settings with L40S"
+        )
         await records(site)
         await site.order("tenant-a", "waiting", "h100", 99)
         await site.waits("tenant-a", "waiting", "NoFreeUnits")
         await site.admin.delete(kinds.GPU_CLAIMS, "held", "tenant-a")
         await site.gone("tenant-a", "held")
         await site.person("tenant-a").raw("GET", f"{sites.CATALOG}/namespaces/tenant-a/options")
-        await site.product.teardown()
         log = site.cp.site.log("audit")
+        await sites.until(lambda: has_written(log), sites.LATE, "each status and an Event written")
+        await site.product.teardown()
     return set(requests(log))
+
+
+async def has_written(log: Path) -> bool:
+    """Tell whether what the leader writes after all else has been asked for: teardown ends it."""
+    wanted = {
+        (resource, verb)
+        for (resource, _), verbs in PROCESS.items()
+        for verb in verbs
+        if "/status." in resource or resource.startswith("events.")
+    }
+    return wanted <= {(resource, verb) for resource, verb, _ in requests(log)}
 
 
 async def records(site: sites.Site) -> None:
@@ -101,12 +115,12 @@ async def records(site: sites.Site) -> None:
         return bool(found["spec"]["selector"])
 
     await api.patch(kinds.WORKLOADS, name, {"status": {"operational": False}}, "tenant-a")
-    await sites.until(operational, 15, "the record healed")
+    await sites.until(operational, sites.LATE, "the record healed")
     await site.host().delete(kinds.WORKLOADS, name, "tenant-a")
-    await sites.until(selects_something, 15, "a monitor of records")
+    await sites.until(selects_something, sites.LATE, "a monitor of records")
     empty = {"spec": {"selector": {keys.USAGE_MONITOR_SELECTOR_LABEL: None}}}
     await api.patch(kinds.WORKLOAD_MONITORS, monitor, empty, "tenant-a")
-    await sites.until(selects_something, 15, "the monitor healed")
+    await sites.until(selects_something, sites.LATE, "the monitor healed")
 
 
 async def settings_name(site: sites.Site, resource: str) -> bool:
@@ -119,7 +133,8 @@ async def settings_name(site: sites.Site, resource: str) -> bool:
 
 
 def requests(log: Path) -> Iterator[tuple[str, str, bool]]:
-    for line in log.read_text(encoding="utf-8").splitlines():
+    whole, _, _ = log.read_text(encoding="utf-8").rpartition("\n")
+    for line in whole.splitlines():
         event = msgspec.json.decode(line)
         about = event.get("objectRef")
         if event["user"]["username"] != USER or about is None:
