@@ -28,6 +28,15 @@ FAST = (
     "--shutdown-delay=0.2",
 )
 """Timing for tests that are not about how long a takeover or a shutdown takes."""
+STEADY = (
+    "--lease-duration=15",
+    "--renew-deadline=10",
+    "--retry-period=0.5",
+    "--fence-wait=0.5",
+    "--shutdown-delay=0.2",
+)
+"""For tests that count on Events, and kill nobody: on a busy machine a leader of 3 s renews too late now and
+then, and one that stops leading between a write and its Event tells of it never."""
 BEFORE_RESYNC = 25.0
 """Seconds for what must come by a watch: the leader looks at everything every 30 s, and cures what it missed."""
 LATE = 60.0

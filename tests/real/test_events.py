@@ -27,7 +27,7 @@ async def replays(tmp_path_factory):
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def site(binaries_built, tmp_path_factory, replays):
-    flags = (*sites.FAST, f"--replay-dir={replays}", "--resync=1")
+    flags = (*sites.STEADY, f"--replay-dir={replays}", "--resync=1")
     async with sites.opened(
         tmp_path_factory.mktemp("events"), flags=flags, values=_UNJUDGED
     ) as opened:

@@ -153,7 +153,8 @@ def now():
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def plane(binaries_built, tmp_path_factory):
-    async with sites.opened(tmp_path_factory.mktemp("gates"), guarded_owners=True) as opened:
+    directory = tmp_path_factory.mktemp("gates")
+    async with sites.opened(directory, flags=sites.STEADY, guarded_owners=True) as opened:
         await opened.offer("h100")
         await opened.tenant(T, h100=8)
         await opened.shown(T, "h100", h100=8)
@@ -312,7 +313,7 @@ async def test_the_older_of_two_that_race_for_one_place_gets_it(stage):
 async def switched(stage, *flags):
     """Start the product anew with other flags; nobody is told that it goes."""
     await stage.site.product.stop()
-    await stage.site.product.start(flags=(*sites.FAST, *flags))
+    await stage.site.product.start(flags=(*sites.STEADY, *flags))
 
 
 async def says_enabled(stage, status):
@@ -357,5 +358,5 @@ async def test_switched_off_and_on_again_with_vms_at_the_gate(stage):
 async def test_a_start_is_finished_by_the_next_leader(stage):
     await stage.site.product.stop(next(iter(stage.site.product.replicas)))
     vm = await stage.start("ten", units={"h100": 2})
-    await stage.site.product.start("second", flags=sites.FAST)
+    await stage.site.product.start("second", flags=sites.STEADY)
     assert await stage.runs_on(vm, within=LATE) == "n1"
