@@ -5,6 +5,7 @@ import contextlib
 import json
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,11 @@ GATE = "tenants.gpu.cozystack.io"
 RELEASES = "tenant-releases.gpu.cozystack.io"
 KEY = "gpu.cozystack.io/h100"
 SECOND = "replica-2"
+CLASSES = ("gold", "h100")
+PROBES = ("probe1", "probe2")
+"""Names of which the first and the second replica are asked."""
+SEEN = 25.0
+"""Seconds until a child is seen by both replicas; what is reserved for it expires after thirty."""
 _CHART = "cozystack-gpu"
 _SECONDS = "request.name.matches('[02468]$')"
 
@@ -34,17 +40,37 @@ class GateSite:
         """Make a tenant with a budget of h100, and wait until both replicas know of it."""
         wanted = {**more, **({} if units is None else {"h100": units})}
         await self.site.tenant(tenant, **wanted)
+        await self.site.shown(tenant, "h100", "gold", **wanted)
+
+        async def known() -> bool:
+            told = [await self._refused(name, {KEY: 10**6}, tenant) for name in PROBES]
+            return all(f"(parent allows {units}," in words for words in told)
+
+        if units is not None:
+            await sites.until(known, sites.LATE, f"the budget of {tenant} known to both replicas")
+
+    async def grantable(self, tenant: str, units: int) -> None:
+        """Wait until both replicas would grant a child so many units.
+
+        What is reserved for a child is counted until that is seen, or for half a minute: this waits for less.
+        """
+
+        async def passes() -> bool:
+            return not any([await self._refused(name, {KEY: units}, tenant) for name in PROBES])
+
+        await sites.until(passes, SEEN, f"{units} of {tenant} to be granted by both replicas")
 
     async def create(self, namespace: str, name: str, quotas: object, **how: Any) -> Json:
         """Create a Tenant."""
         meta = {"name": name, "namespace": namespace}
         body = {"metadata": meta, "spec": {"resourceQuotas": quotas}}
-        return await self.site.admin.create(TENANTS, body, **how)
+        return dict(await sites.judged(lambda: self.site.admin.create(TENANTS, body, **how)))
 
     async def update(self, namespace: str, name: str, quotas: object, **how: Any) -> Json:
         """Change a Tenant's quotas by merge patch."""
         patch = {"spec": {"resourceQuotas": quotas}}
-        return await self.site.admin.patch(TENANTS, name, patch, namespace, **how)
+        admin = self.site.admin
+        return dict(await sites.judged(lambda: admin.patch(TENANTS, name, patch, namespace, **how)))
 
     async def release(
         self, namespace: str, name: str, quotas: object, *, kind: str = "Tenant"
@@ -56,18 +82,20 @@ class GateSite:
             "metadata": meta,
             "spec": {"interval": "5m", "values": {"resourceQuotas": quotas}},
         }
-        return await self.site.admin.create(kinds.HELM_RELEASES, body)
+        return dict(await sites.judged(lambda: self.site.admin.create(kinds.HELM_RELEASES, body)))
 
     async def warned(self, path: str, patch: Mapping[str, Any]) -> str:
         """Merge-patch and return the warnings that came with the answer."""
-        answer = await self.site.admin.raw(
-            "PATCH",
-            path,
-            body=json.dumps(patch).encode(),
-            headers={"Content-Type": "application/merge-patch+json"},
-        )
-        assert answer.status == 200, answer.body
-        return answer.headers.get("Warning", "")
+        headers = {"Content-Type": "application/merge-patch+json"}
+        body = json.dumps(patch).encode()
+
+        async def patched() -> str:
+            answer = await self.site.admin.raw("PATCH", path, body=body, headers=headers)
+            if answer.status != HTTPStatus.OK:
+                raise errors.from_answer(answer.status, answer.body, None)
+            return answer.headers.get("Warning", "")
+
+        return str(await sites.judged(patched))
 
     async def reserved(self, tenant: str) -> dict[str, Any]:
         """Return what is reserved of a tenant's budgets, by child; nothing where no ConfigMap is."""
@@ -95,16 +123,21 @@ class GateSite:
             second = {"name": f"second.{one['name']}", "clientConfig": {"url": url, "caBundle": ca}}
             both.append({**_asked(one, _SECONDS), **second})
         await admin.patch(kinds.VALIDATING_WEBHOOKS, _CHART, {"webhooks": both})
-        await sites.until(self._is_shared, 20, "the gate shared by two replicas")
+        await sites.until(
+            self._is_shared,
+            sites.LATE,
+            "the gate shared by two replicas, and both know the classes",
+        )
 
     async def _is_shared(self) -> bool:
-        told = [await self._refused(name) for name in ("probe1", "probe2")]
-        return f'"{GATE}"' in told[0] and f'"second.{GATE}"' in told[1]
+        told = [await self._refused(name, {"gpu.cozystack.io/none": 1}) for name in PROBES]
+        keys_known = all(f"gpu.cozystack.io/{name}" in one for name in CLASSES for one in told)
+        return keys_known and f'"{GATE}"' in told[0] and f'"second.{GATE}"' in told[1]
 
-    async def _refused(self, name: str) -> str:
-        """Return in which words a Tenant with a negative quota is refused; empty if it is not."""
+    async def _refused(self, name: str, quotas: Json, parent: str = keys.TENANT_ROOT) -> str:
+        """Return in which words a Tenant with these quotas is refused; empty if it is not."""
         try:
-            await self.create("tenant-root", name, {KEY: -1}, dry_run=True)
+            await self.create(parent, name, quotas, dry_run=True)
         except errors.ApiError as error:
             return error.message
         return ""

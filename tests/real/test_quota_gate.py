@@ -15,7 +15,7 @@ from tests.real import gate_site
 from tests.real import site as sites
 from tests.real.gate_site import GATE, KEY, RELEASES, SECOND, TENANTS, at_once
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
 DENIED = f'admission webhook "{GATE}" denied the request: '
 
@@ -157,7 +157,7 @@ async def test_units_that_the_parent_holds_are_not_promised(gate):
         gates = (await gate.site.served("tenant-user", "quotagates"))["items"]
         return {one["spec"]["key"]: one["status"]["used"] for one in gates}.get(KEY) == 2
 
-    await sites.until(known, 15, "what the parent holds is known")
+    await sites.until(known, sites.LATE, "what the parent holds is known")
     with pytest.raises(errors.Invalid) as caught:
         await gate.create("tenant-user", "c", {KEY: 3})
     assert "quota of 2 (parent allows 4, 0 already allocated" in caught.value.message
@@ -174,7 +174,7 @@ async def test_lowering_below_the_children_passes_with_a_warning(gate):
     async def warned():
         return await gate.warned(f"{releases}?dryRun=All", patch)
 
-    found = await sites.until(warned, 10, "a warning")
+    found = await sites.until(warned, sites.LATE, "a warning")
     assert f"{KEY}: 1 granted, 3 in use or promised to tenants below" in found
     # Over its parent now, the child may keep and lower what it has, and not raise it.
     await gate.warned(releases, patch)
@@ -198,13 +198,15 @@ async def test_a_dry_run_is_judged_and_reserves_nothing(gate):
     assert await gate.reserved("tenant-dry") == {}
 
 
-async def test_a_budget_moved_between_children_needs_no_waiting(gate):
+async def test_a_budget_moved_between_children_needs_no_waiting_for_a_reservation_to_expire(gate):
     await gate.parent("tenant-move", 4)
     await gate.release("tenant-move", "b", {KEY: 4})
     child = "/apis/helm.toolkit.fluxcd.io/v2/namespaces/tenant-move/helmreleases/tenant-b"
     await gate.warned(child, {"spec": {"values": {"resourceQuotas": {KEY: 1}}}})
+    await gate.grantable("tenant-move", 3)
     await gate.release("tenant-move", "c2", {KEY: 3})
     await gate.site.admin.delete(kinds.HELM_RELEASES, "tenant-c2", "tenant-move")
+    await gate.grantable("tenant-move", 3)
     await gate.release("tenant-move", "d", {KEY: 3})
 
 
