@@ -15,11 +15,11 @@ async def test_either_replica_serves_alone(binaries_built, tmp_path):
         # Nobody fails over: first the slice says no, then the process goes.
         await gpu.route(product.FIRST, ready=False)
         await gpu.stop(product.FIRST)
-        await sites.until(lambda: serves(gpu), 15, "the second serves alone")
+        await sites.until(lambda: serves(gpu), sites.LATE, "the second serves alone")
         await gpu.start(product.FIRST)
         await gpu.route("replica-2", ready=False)
         await gpu.stop("replica-2")
-        await sites.until(lambda: serves(gpu), 15, "the first serves alone")
+        await sites.until(lambda: serves(gpu), sites.LATE, "the first serves alone")
 
 
 async def serves(gpu: product.Product) -> bool:

@@ -15,7 +15,7 @@ NOT_JUDGED = {"options": {"8.4-delete"}}
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
-    pytest.mark.timeout(240),
+    pytest.mark.timeout(420),
     pytest.mark.skipif(not CHECKER.is_file(), reason=f"there is no checker at {CHECKER}"),
 ]
 

@@ -5,7 +5,7 @@ import pytest
 from tests.real import isolated
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(300)
 async def test_two_replicas_by_endpoint_slices(binaries_built, tmp_path):
     if reason := isolated.unavailable():
         pytest.skip(reason)

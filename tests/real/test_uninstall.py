@@ -8,7 +8,7 @@ from gpu.cluster import errors
 from gpu.objects import kinds
 from tests.real import site as sites
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -43,7 +43,7 @@ async def test_uninstalled_a_namespace_with_claims_deletes_and_other_holds_stay(
             return True
         return False
 
-    await sites.until(gone, 20, "namespace tenant-goes gone")
+    await sites.until(gone, sites.LATE, "namespace tenant-goes gone")
     held = await site.claim("tenant-stays", "held")
     assert (held["status"]["phase"], held["status"]["nodeName"]) == ("Bound", "gpu-1")
     assert "finalizers" not in held["metadata"]
@@ -61,7 +61,7 @@ async def test_installed_again_the_holds_count_and_the_policies_hold(site):
         found = (await site.claim("tenant-stays", "held"))["metadata"].get("finalizers")
         return found == ["gpu.cozystack.io/claim"]
 
-    await sites.until(finalizer_back, 15, "finalizer on the hold found again")
+    await sites.until(finalizer_back, sites.LATE, "finalizer on the hold found again")
 
     async def refused():
         forged = {"status": {"phase": "Bound", "nodeName": "gpu-9", "term": 999}}
@@ -78,4 +78,4 @@ async def test_installed_again_the_holds_count_and_the_policies_hold(site):
             return "cozystack-gpu" in str(error)
         return False
 
-    await sites.until(refused, 15, "a forged placement is refused")
+    await sites.until(refused, sites.LATE, "a forged placement is refused")
