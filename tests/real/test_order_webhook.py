@@ -12,11 +12,10 @@ from gpu import keys
 from gpu.cluster import errors
 from gpu.objects import kinds
 from tests.real import site as sites
-from tests.real.told import unproved
+from tests.real.order_site import A, a_claim, all_free, given_back, refused, says, taken_at_once
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-A = "tenant-a"
 POOR = "tenant-poor"
 L40S = "nvidia.com/AD102GL_L40S"
 RACED = "nvidia.com/RACED"
@@ -41,15 +40,6 @@ async def site(binaries_built, tmp_path_factory):
         yield opened
 
 
-def a_claim(name="big", class_name="h100", count=9, tenant=A, **meta):
-    return {
-        "apiVersion": kinds.GPU_CLAIMS.api_version,
-        "kind": kinds.GPU_CLAIMS.kind,
-        "metadata": {"name": name, "namespace": tenant, **meta},
-        "spec": {"className": class_name, "count": count},
-    }
-
-
 async def kubectl(site, body, *words, tenant=A):
     """What kubectl prints to a tenant who creates an object; raises CommandError with what it says."""
     groups = [tenants.group(tenant, "admin"), "system:authenticated"]
@@ -57,49 +47,9 @@ async def kubectl(site, body, *words, tenant=A):
     return await site.cp.kubectl("create", "--filename=-", *who, *words, stdin=json.dumps(body))
 
 
-async def refused(site, body, **how):
-    with pytest.raises(errors.Forbidden) as caught:
-        await site.person(body["metadata"]["namespace"]).create(kinds.GPU_CLAIMS, body, **how)
-    return caught.value
-
-
-async def taken_at_once(site, body, **how):
-    """Order; again only where the replica says that it could not prove its refusal in time."""
-    person = site.person(body["metadata"]["namespace"])
-    while True:
-        before = unproved(site.product)
-        try:
-            return await person.create(kinds.GPU_CLAIMS, body, **how)
-        except errors.Forbidden:
-            if unproved(site.product) == before:
-                raise
-
-
 async def names(site, tenant=A):
     page = await site.admin.list_all(kinds.GPU_CLAIMS, tenant)
     return {item["metadata"]["name"] for item in page.items}
-
-
-async def all_free(site):
-    """Wait until the replica counts all units and no order: so it judges what comes next."""
-    everything = {"h100": 8, "l40s": 16, "raced": 10}
-
-    async def free():
-        offers = (await site.served(A, "gpuoffers"))["items"]
-        shown = {it["metadata"]["name"]: it["status"].get("free") for it in offers}
-        return everything.items() <= shown.items()
-
-    await sites.until(free, 25, f"{everything} free")
-
-
-async def given_back(site, *orders, at_once=False):
-    """Delete orders of A, and see the replica count them no more; or, `at_once`, see them gone."""
-    for name in orders:
-        await site.person(A).delete(kinds.GPU_CLAIMS, name, A)
-    for name in orders:
-        await site.gone(A, name)
-    if not at_once:
-        await all_free(site)
 
 
 async def test_kubectl_prints_why_and_what_would_be_accepted(site):
@@ -174,7 +124,8 @@ async def test_an_order_right_after_units_are_given_back_is_never_refused_for_th
     for number in range(10):
         await taken_at_once(site, a_claim(f"held-{number}", "raced", 10))
         await site.bound(A, f"held-{number}")
-        assert "0 free" in str(await refused(site, a_claim("next", "raced", 10)))
+        full = a_claim("next", "raced", 10)
+        await sites.until(lambda full=full: says(site, full, "0 free"), 25, "nothing free")
         await given_back(site, f"held-{number}", at_once=True)
 
 
