@@ -14,8 +14,9 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 SECONDS = 25.0
 """The namespace controller itself waits 5 s between its looks; a resync, which would mend what was missed, comes after 30."""
-LATE = 60.0
-"""Seconds where a start comes first: that controller looks ever later while a kind cannot be asked for."""
+LATE = 150.0
+"""Seconds where a start comes first: it may take half a minute, kube-apiserver looks at an API that was away after another,
+and the namespace controller ever later."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
