@@ -21,7 +21,7 @@ TENANTS = ("tenant-a", "tenant-b")
 PAUSE = 0.5
 CHANGES = itertools.count()
 """Told anew by each change: what is there already is no change, and nobody hears of it."""
-SOON = 5.0
+SOON = 15.0
 SPARE = 16.0
 """MiB that the process may keep whoever was there."""
 KEPT = 32 / 1024
@@ -91,7 +91,7 @@ async def crowd(site, aim: load.Aim, watchers: int, rate: float, seconds: float)
         while asyncio.get_running_loop().time() < until:
             patch = {"spec": {"description": f"as of {next(CHANGES)}"}}
             await site.admin.patch(kinds.GPU_CLASSES, "h100", patch)
-            await fan.told(watching, 10)
+            await fan.told(watching, 30)
             await asyncio.sleep(PAUSE)
         assert (await gauges(aim))["watches"] == watchers
         for one in reading:
@@ -126,5 +126,5 @@ async def test_one_change_reaches_a_thousand_watchers_within_a_second(site, aim)
             began = loop.time()
             patch = {"spec": {"description": f"fan {next(CHANGES)}"}}
             await site.admin.patch(kinds.GPU_CLASSES, "h100", patch)
-            took.append(max(await fan.told(watching, 10)) - began)
+            took.append(max(await fan.told(watching, 30)) - began)
     assert min(took) < 1.0, f"seconds to the last of a thousand, five times: {took}"
