@@ -203,8 +203,8 @@ class Projection:
             raise status.too_new(at_least, self.proved())
         feed = self._feeds.of(resource, namespace)
         feed.last_read = self._last_read
-        state = await self._current(feed)
-        return feed, state, max(self.proved(), state.version)
+        state, version = await self._current(feed)
+        return feed, state, version
 
     @contextlib.contextmanager
     def following(self, feed: Feed) -> Iterator[None]:
@@ -313,20 +313,21 @@ class Projection:
         self._moved.set()
         self._moved = asyncio.Event()
 
-    async def _current(self, feed: Feed) -> State:
-        """Return the feed's state in what is published now."""
+    async def _current(self, feed: Feed) -> tuple[State, int]:
+        """Return the feed's state in what is published now, and the version at which that holds."""
         if self._published is None:  # the feature is off and nothing is known yet
-            return states.first((), 1)
+            return states.first((), 1), max(self.proved(), 1)
         if feed.serial != self._published.serial:
             async with self._lock:
                 failed = (await self._compute([feed], self._published)).show()
             if feed in failed:
                 raise failed[feed]
+        through = self.proved()  # once: every source is looked at for it
         if feed.serial == self._published.serial:
-            feed.history.held_through(self.proved())
+            feed.history.held_through(through)
         state = feed.history.latest
         assert state is not None
-        return state
+        return state, max(through, state.version)
 
     async def _compute(self, wanted: Iterable[Feed], published: Published) -> Computed:
         return await feeds.compute(

@@ -101,9 +101,11 @@ class CachesSource:
     @property
     def resource_version(self) -> int:
         """The highest version every served source has reached; 0 before the first lists."""
-        if not self.synced:
+        reached = [each.reached for each in self._each if each.store.has_synced]
+        # Asked with each request: where every kind was listed there is no need to look at them again.
+        if len(reached) < len(self._each) and not self.synced:
             return 0
-        return min((each.reached for each in self._each if each.store.has_synced), default=0)
+        return min(reached, default=0)
 
     def world(self) -> World:
         """Return everything as the watches have shown it so far."""
