@@ -81,7 +81,8 @@ class Authenticator:
     ) -> User:
         """Return the caller. Raises Unauthorized for a bad credential, Forbidden to impersonators."""
         user = await self._user(headers, connection)
-        if any(name.lower().startswith("impersonate-") for name in headers):
+        # All names at once: they are gone through with each request.
+        if "\nimpersonate-" in "\n".join(("", *headers)).lower():
             # kube-apiserver impersonates and then proxies; here it would be ignored, so it is refused.
             raise Forbidden("impersonation is not supported here: ask kube-apiserver")
         return user.authenticated()
@@ -207,11 +208,14 @@ def proxied_user(proxy: Proxy, headers: CIMultiDictProxy[str]) -> User | None:
 
 def _extra(proxy: Proxy, headers: CIMultiDictProxy[str]) -> tuple[tuple[str, tuple[str, ...]], ...]:
     found: dict[str, list[str]] = {}
+    prefixes = tuple(prefix.lower() for prefix in proxy.extra_prefixes)
     for header, value in headers.items():
-        for prefix in proxy.extra_prefixes:
-            if header.lower().startswith(prefix.lower()):
-                key = unquote(header[len(prefix) :].lower())
-                found.setdefault(key, []).append(value)
+        name = header.lower()
+        if not name.startswith(prefixes):
+            continue
+        for prefix in prefixes:
+            if name.startswith(prefix):
+                found.setdefault(unquote(name[len(prefix) :]), []).append(value)
     return tuple((key, tuple(values)) for key, values in sorted(found.items()))
 
 

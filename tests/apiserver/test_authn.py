@@ -142,6 +142,16 @@ async def test_trust_taken_away_is_gone_at_once():
         await found.identify(CLAIMS, Connection(PROXY_LEAF))
 
 
+async def test_a_certificate_that_ends_is_good_for_nothing_on_a_connection_that_goes_on():
+    now = [NOW]
+    connection = Connection(issue("front-proxy-client", PROXY_CA, end=NOW + DAY))
+    found = Authenticator(lambda: TRUST, fakes.FakeReviewer(dict), lambda: now[-1])
+    assert await found.identify(CLAIMS, connection) == ALICE
+    now.append(NOW + 2 * DAY)
+    with pytest.raises(Unauthorized):
+        await found.identify(CLAIMS, connection)
+
+
 def test_every_line_of_every_header_is_read_and_none_split():
     sent = headers(
         ("x-remote-user", ""),
