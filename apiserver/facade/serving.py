@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Final
 
+import msgspec
 import structlog
 from aiohttp import web
 
@@ -109,7 +110,7 @@ class Facade:
         begun = await watches.begin(request.app[appkeys.SERVICES], SERVED, about.namespace, asked)
         theirs = await self._theirs(request, about.namespace) if begun.tells_all else ()
         if theirs is None:
-            asked = replace(asked, timeout=min(asked.timeout or SHORT, SHORT))
+            asked = msgspec.structs.replace(asked, timeout=min(asked.timeout or SHORT, SHORT))
         before = [
             framer.event(Event(frames.ADDED, item))
             for item in listing.select(merging.merged(theirs or (), ()), asked.selector)

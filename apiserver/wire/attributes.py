@@ -1,9 +1,11 @@
 """Attributes: what a request is about, read from method, path and query as kube-apiserver reads it."""
 
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Final, TypeVar
 from urllib.parse import unquote_to_bytes
+
+import msgspec
 
 from apiserver.wire import options, selectors, status
 from apiserver.wire.selectors import Selector
@@ -15,12 +17,12 @@ _VERBS: Final = {
     "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete",
     "GET": "get", "HEAD": "get",
 }  # fmt: skip
+_NO_NAME = re.compile(r"[/%\\\x00-\x1f]")
 _NAMED = 3  # /namespaces/NS/RESOURCE
 _WITH_VERSION = 3  # /apis/GROUP/VERSION
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attributes:
+class Attributes(msgspec.Struct, frozen=True, kw_only=True):
     """A request as authorization, audit and metrics see it; `resource` is empty for plain paths."""
 
     verb: str
@@ -31,7 +33,7 @@ class Attributes:
     resource: str = ""
     name: str = ""
     subresource: str = ""
-    selector: Selector = field(default_factory=Selector)
+    selector: Selector = selectors.ALL
     """What narrows a list or watch: a user may be allowed that part of it alone."""
 
     @property
@@ -53,10 +55,10 @@ def segments(raw_path: str) -> tuple[str, ...]:
     found = []
     for part in parts:
         try:
-            text = unquote_to_bytes(part).decode()
+            text = unquote_to_bytes(part).decode() if "%" in part else part
         except UnicodeDecodeError:
             raise BadRequest("the path is not UTF-8") from None
-        if text in {"", ".", ".."} or any(char in "/%\\" or char < " " for char in text):
+        if text in {"", ".", ".."} or _NO_NAME.search(text):
             raise status.no_such_path()
         found.append(text)
     return tuple(found)
@@ -72,7 +74,7 @@ def parse(method: str, parts: tuple[str, ...], query: Mapping[str, str]) -> Attr
     if rest[0] == "namespaces" and len(rest) >= _NAMED:
         namespace, rest = rest[1], rest[2:]
     resource, name, subresource = [*rest, "", ""][:3]
-    verb, selector = _VERBS.get(method, method.lower()), Selector()
+    verb, selector = _VERBS.get(method, method.lower()), selectors.ALL
     if not name:
         verb, selector = _on_collection(verb, query)
         name = selector.name if verb in {"list", "watch"} else ""
@@ -90,7 +92,7 @@ def _on_collection(verb: str, query: Mapping[str, str]) -> tuple[str, Selector]:
     elif verb == "get":
         verb = "watch" if options.is_true(query.get("watch")) else "list"
     else:
-        return verb, Selector()
+        return verb, selectors.ALL
     # The handler refuses what cannot be read; authorization judges without that half of it.
     return verb, Selector(
         labels=_read(selectors.parse_labels, query.get("labelSelector", "")),

@@ -4,7 +4,6 @@ import base64
 import binascii
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import msgspec
 
@@ -54,8 +53,7 @@ def read_token(text: str, mark: str) -> Token:
     return token
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
+class Page(msgspec.Struct, frozen=True, kw_only=True):
     """Some items of a list at a version, and how to go on."""
 
     items: tuple[Item, ...]

@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Final
+
+import msgspec
 
 from apiserver.wire import selectors, status
 from apiserver.wire.selectors import Selector
@@ -20,11 +21,10 @@ _SECONDS: Final = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class Options(msgspec.Struct, frozen=True, kw_only=True):
     """What a GET on a resource asks for. `version` is None when none was given."""
 
-    selector: Selector = field(default_factory=Selector)
+    selector: Selector = selectors.ALL
     version: int | None = None
     match: str = ""
     limit: int = 0

@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+import msgspec
 
 from apiserver.wire.status import BadRequest
 
@@ -66,8 +67,7 @@ class FieldRequirement(NamedTuple):
         return (seen == self.value) is self.equal
 
 
-@dataclass(frozen=True, slots=True)
-class Selector:
+class Selector(msgspec.Struct, frozen=True):
     """Everything that narrows a list; empty selects all."""
 
     labels: tuple[Requirement, ...] = ()
@@ -91,6 +91,9 @@ class Selector:
         )
 
 
+ALL: Final = Selector()
+
+
 def parse(labels: str, fields: str, *, namespaced: bool = True) -> Selector:
     """Read both selectors. Raises BadRequest."""
     return Selector(parse_labels(labels), parse_fields(fields, namespaced=namespaced))
@@ -98,11 +101,13 @@ def parse(labels: str, fields: str, *, namespaced: bool = True) -> Selector:
 
 def parse_labels(text: str) -> tuple[Requirement, ...]:
     """Read a label selector. Raises BadRequest saying what was found and what was expected."""
-    return _LabelParser(text).requirements()
+    return _LabelParser(text).requirements() if text else ()
 
 
 def parse_fields(text: str, *, namespaced: bool = True) -> tuple[FieldRequirement, ...]:
     """Read a field selector. Raises BadRequest, naming the field when it is not known."""
+    if not text:
+        return ()
     known = FIELDS if namespaced else FIELDS[:1]
     return tuple(_field(term, text, known) for term in _terms(text) if term)
 
