@@ -4,7 +4,6 @@ Outermost first: `observe`, `answer_errors`, `identify`, `bound`, `authorize`.
 """
 
 import asyncio
-import contextlib
 import re
 import ssl
 import uuid
@@ -18,6 +17,7 @@ from multidict import CIMultiDictProxy
 from apiserver import appkeys
 from apiserver.appkeys import Services
 from apiserver.identity import User
+from apiserver.lanes import Lane
 from apiserver.wire import attributes, bodies, options, status
 from apiserver.wire.attributes import Attributes
 from apiserver.wire.status import Forbidden, StatusError, TimedOut, TooManyRequests
@@ -31,6 +31,11 @@ _GONE: Final = 499
 """What is counted where the client hung up; nobody is answered it."""
 _WATCHED: Final = 200
 _READING: Final = frozenset({"GET", "HEAD"})
+_METHODS: Final = _READING | {"POST", "PUT"}
+_VERBS: Final = frozenset(
+    {"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"}
+)
+_NOT_PRINTED: Final = re.compile(r"[^\x21-\x7e]")
 
 log = structlog.get_logger(__name__)
 
@@ -61,7 +66,7 @@ def error_response(error: StatusError) -> web.Response:
 @web.middleware
 async def observe(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Give the request its audit id; count it and log it when it ends."""
-    given = re.sub(r"[^\x21-\x7e]", "", request.headers.get("Audit-ID", ""))[:_MOST_ID]
+    given = _NOT_PRINTED.sub("", request.headers.get("Audit-ID", ""))[:_MOST_ID]
     request[appkeys.AUDIT_ID] = given or str(uuid.uuid4())
     begun = asyncio.get_running_loop().time()
     code, response = _GONE, None
@@ -117,11 +122,10 @@ def request_labels(request: web.Request, about: Attributes | None) -> tuple[str,
     table = request.app[appkeys.RESOURCES]
     known = about is not None and (about.group, about.version, about.resource) in table
     if about is None or not known:
-        method = request.method if request.method in {*_READING, "POST", "PUT"} else "other"
+        method = request.method if request.method in _METHODS else "other"
         return (method, "", "", "", "", "", COMPONENT)
     scope = "resource" if about.name else "namespace" if about.namespace else "cluster"
-    verbs = {"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"}
-    verb = about.verb.upper() if about.verb in verbs else "other"
+    verb = about.verb.upper() if about.verb in _VERBS else "other"
     return (verb, about.group, about.version, about.resource, "", scope, COMPONENT)
 
 
@@ -234,22 +238,37 @@ async def bound(request: web.Request, handler: Handler) -> web.StreamResponse:
     if about.is_long and request.method == "GET":
         return await handler(request)
     kind = "readOnly" if request.method in _READING else "mutating"
-    with contextlib.ExitStack() as places:
-        gauge = services.metrics.served.in_flight.labels(kind)
-        places.enter_context(gauge.track_inprogress())
-        if not is_exempt(request):
-            # What is exempt takes no place: webhooks in flight send no question away.
-            lane, name = request.app[appkeys.LANES][kind], _name(request)
-            if not lane.enter(name):
-                terminated(request, "429")
-                details = status.Details(retry_after=1)
-                raise TooManyRequests("too many requests, please try again later", details)
-            places.callback(lane.leave, name)
-        try:
-            async with asyncio.timeout(seconds):
-                return await handler(request)
-        except TimeoutError:
-            raise TimedOut(f"request did not complete within {seconds:g}s") from None
+    gauge = services.metrics.served.in_flight.labels(kind)
+    gauge.inc()
+    try:
+        if is_exempt(request):
+            # It takes no place: webhooks in flight send no question away.
+            return await _within(seconds, request, handler)
+        return await _in_lane(request.app[appkeys.LANES][kind], seconds, request, handler)
+    finally:
+        gauge.dec()
+
+
+async def _in_lane(
+    lane: Lane, seconds: float, request: web.Request, handler: Handler
+) -> web.StreamResponse:
+    name = _name(request)
+    if not lane.enter(name):
+        terminated(request, "429")
+        details = status.Details(retry_after=1)
+        raise TooManyRequests("too many requests, please try again later", details)
+    try:
+        return await _within(seconds, request, handler)
+    finally:
+        lane.leave(name)
+
+
+async def _within(seconds: float, request: web.Request, handler: Handler) -> web.StreamResponse:
+    try:
+        async with asyncio.timeout(seconds):
+            return await handler(request)
+    except TimeoutError:
+        raise TimedOut(f"request did not complete within {seconds:g}s") from None
 
 
 def _name(request: web.Request) -> str:

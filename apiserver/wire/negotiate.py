@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final
 
 from apiserver.wire import status
@@ -10,6 +11,8 @@ JSON: Final = "application/json"
 YAML: Final = "application/yaml"
 META_GROUP: Final = "meta.k8s.io"
 DISCOVERY_GROUP: Final = "apidiscovery.k8s.io"
+_HEADERS: Final = 128
+"""Accept headers of which the choice is remembered: clients have few, and could make up any number."""
 
 
 class Form(StrEnum):
@@ -85,6 +88,7 @@ def clauses(accept: str) -> list[Clause]:
     )
 
 
+@lru_cache(maxsize=_HEADERS)
 def choose(accept: str | None, subject: Subject) -> View:
     """Return the first view the client wants that can be made. Raises NotAcceptable."""
     for clause in clauses(accept or "*/*"):
