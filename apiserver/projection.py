@@ -104,6 +104,9 @@ class Projection:
         self._wake = asyncio.Event()
         self._moved = asyncio.Event()
         self._lock = asyncio.Lock()
+        """Held while lists take their next state, so that each takes it after the one before."""
+        self._aside = asyncio.Lock()
+        """The same of lists that are not followed: what is published holds none, and waits for none."""
         self._proving = True
         self._unfollowed = False
         self._last_read = float("-inf")
@@ -317,14 +320,16 @@ class Projection:
         """Return the feed's state in what is published now, and the version at which that holds."""
         if self._published is None:  # the feature is off and nothing is known yet
             return states.first((), 1), max(self.proved(), 1)
-        if feed.serial != self._published.serial:
-            async with self._lock:
+        if feed.serial == self._published.serial:
+            through = self.proved()  # once: every source is looked at for it
+        else:
+            async with self._lock if feed.resource.is_followed else self._aside:
+                # Before: by the end another view may be published, of which the list says nothing.
+                through = self.proved()
                 failed = (await self._compute([feed], self._published)).show()
             if feed in failed:
                 raise failed[feed]
-        through = self.proved()  # once: every source is looked at for it
-        if feed.serial == self._published.serial:
-            feed.history.held_through(through)
+        feed.history.held_through(through)
         state = feed.history.latest
         assert state is not None
         return state, max(through, state.version)

@@ -1,5 +1,6 @@
 """What cannot be watched is computed when it is read, and by the configuration of the process."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -12,6 +13,11 @@ from tests.apiserver import fakes
 from tests.apiserver.fakes import FAST, WORDS
 from tests.apiserver.test_projection import running
 from tests.builders import a_claim, a_class, a_namespace, a_node
+
+
+def text(state):
+    (item,) = state.items
+    return item.row.body["spec"]["text"]
 
 
 async def test_what_is_read_and_not_watched_is_not_computed_at_each_change():
@@ -55,6 +61,41 @@ async def test_a_list_whose_rows_take_long_leaves_the_thread_to_others_now_and_t
         _, state, _ = await projection.read(long, "tenant-a")
     assert len(state.items) == 40
     assert [made for made in turns if made] == [16, 16, 8]
+
+
+async def test_a_change_is_published_while_rows_that_take_long_are_made():
+    """And who reads those is not told that they hold at a version which they know nothing of."""
+    made, begun, goes_on = [], asyncio.Event(), asyncio.Event()
+
+    async def in_thread(work):
+        before = len(made)
+        done = work()
+        if len(made) > before:
+            begun.set()
+            await goes_on.wait()
+        return done
+
+    def rows(world, namespace):
+        for row in fakes.words(world, namespace):
+            made.append(row)
+            yield row
+
+    plans = base.Resource(
+        plural="plans", singular="p", kind="P", description="", rows=rows, verbs=("get", "list")
+    )
+    source = fakes.FakeSource(fakes.words_world(tenant_a={"a": "x"}))
+    async with running(source, in_thread=in_thread) as projection, asyncio.TaskGroup() as tasks:
+        before = source.version
+        reading = tasks.create_task(projection.read(plans, "tenant-a"))
+        await begun.wait()
+        source.set(fakes.words_world(tenant_a={"a": "y"}))
+        _, words, _ = await projection.read(WORDS, "tenant-a", at_least=source.version)
+        assert not reading.done()
+        goes_on.set()
+        _, state, version = await reading
+        assert (text(words), text(state), version) == ("y", "x", before)
+        _, state, version = await projection.read(plans, "tenant-a")
+        assert (text(state), version) == ("y", source.version)
 
 
 async def test_rows_that_fail_half_way_fail_the_list_and_no_other():
