@@ -243,7 +243,7 @@ async def test_changes_reach_the_policies_through_the_copy(pair: Pair):
     keeping = pair.leader()
     for raw_names in (RawNames.ALLOWED, RawNames.DENIED):
         await pair.site.write_settings(raw_names)
-        await keeping.once()
+        await policy_site.finished(keeping, pair.site.said)
         await pair.until_all(RAW, denied=raw_names is RawNames.DENIED)
     await pair.until_all(NEW, denied=False)
 
