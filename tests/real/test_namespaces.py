@@ -15,8 +15,8 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 SECONDS = 25.0
 """The namespace controller itself waits 5 s between its looks; a resync, which would mend what was missed, comes after 30."""
 LATE = 150.0
-"""Seconds where a start comes first: it may take half a minute, kube-apiserver looks at an API that was away after another,
-and the namespace controller ever later."""
+"""Seconds where a start comes first: while a kind cannot be asked for, the namespace controller looks after 5, 15, 35, 75
+and 135 s, and kube-apiserver at an API that was away every 30."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -23,8 +23,8 @@ DELAY = 4.0
 WAITS = 3.0
 """Seconds that a list waits for a version that never comes."""
 READERS, WATCHERS = 6, 4
-SECONDS = 60.0
-"""The namespace controller itself waits 5 s between its looks, and for ever on an API that is away."""
+SECONDS = 100.0
+"""The namespace controller looks after 5, 15, 35 and 75 s while it cannot ask for a kind, and so on for ever."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
