@@ -200,12 +200,20 @@ async def test_nothing_of_a_refusal_waits_for_the_garbage_collector(listener, da
     try:
         for _ in range(5):
             await listener.answer(data)
-        await asyncio.sleep(0.01)
         of_ours = (web.RequestHandler, web.BaseRequest, web.Response, web.HTTPException)
-        kept = [type(one) for one in gc.get_objects() if isinstance(one, of_ours)]
-        assert not kept
+        assert not await _kept(of_ours)
     finally:
         gc.enable()
+
+
+async def _kept(of_ours):
+    """What is kept of these, once the last connection had its time to end on a busy machine."""
+    for _ in range(200):
+        await asyncio.sleep(0.01)
+        kept = [type(one) for one in gc.get_objects() if isinstance(one, of_ours)]
+        if not kept:
+            break
+    return kept
 
 
 async def test_what_nobody_came_to_refuse_is_forgotten_as_well(listener, monkeypatch):
@@ -227,9 +235,7 @@ async def test_what_nobody_came_to_refuse_is_forgotten_as_well(listener, monkeyp
                 writer.write(b"BREW / HTTP/1.1\r\n" + b"x" * 10_000)
                 await asyncio.sleep(0.01)
             writer.transport.abort()
-            await asyncio.sleep(0.01)
-        of_it = (web.RequestHandler, http_exceptions.HttpProcessingError)
-        assert not [type(one) for one in gc.get_objects() if isinstance(one, of_it)]
+        assert not await _kept((web.RequestHandler, http_exceptions.HttpProcessingError))
     finally:
         gc.enable()
 
@@ -245,9 +251,7 @@ async def test_who_hangs_up_before_a_body_was_sent_leaves_nothing(listener):
             assert (await reader.readuntil(b"\r\n")).startswith(b"HTTP/1.1 405 ")
             await asyncio.sleep(0.01)
             writer.transport.abort()
-            await asyncio.sleep(0.01)
-        of_it = (web.RequestHandler, web.BaseRequest)
-        assert not [type(one) for one in gc.get_objects() if isinstance(one, of_it)]
+        assert not await _kept((web.RequestHandler, web.BaseRequest))
     finally:
         gc.enable()
 
