@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from gpu.cluster import errors
 from gpu.cluster.client import Client
 from gpu.objects import kinds
 
@@ -153,11 +154,13 @@ async def watching(admin: Client) -> AsyncIterator[Watched]:
 
     async def again() -> None:
         while True:
-            seen = await look(admin)
-            found.looks += 1
-            found.most = max(found.most, sum(seen.used().values()))
-            if over := seen.over():
-                found.seen.append(over)
+            # A look that gets no answer in time saw nothing, neither good nor bad.
+            with contextlib.suppress(errors.Unreachable, errors.ServerFault, errors.Throttled):
+                seen = await look(admin)
+                found.looks += 1
+                found.most = max(found.most, sum(seen.used().values()))
+                if over := seen.over():
+                    found.seen.append(over)
             await asyncio.sleep(_EVERY)
 
     task = asyncio.get_running_loop().create_task(again())
