@@ -11,7 +11,8 @@ from tests.real.test_gates import LATE, Stage, T, hold, now
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
-FLAGS = (*sites.FAST, "--pin-grace=1", "--release-settle=2")
+FLAGS = (*sites.FAST, "--pin-grace=5", "--release-settle=2")
+"""A scheduler that has not seen a node's units yet looks again after a second or two: that is no refusal."""
 OUT_OF = f"OutOf{H100}"
 
 
@@ -20,6 +21,8 @@ async def plane(binaries_built, tmp_path_factory):
     async with sites.opened(tmp_path_factory.mktemp("rejections"), flags=FLAGS) as opened:
         await opened.offer("h100")
         await opened.tenant(T)
+        await opened.shown(T, "h100")
+        await opened.cp.namespace_ready(T)
         yield opened
 
 
@@ -28,6 +31,7 @@ async def stage(plane):
     """Two nodes, n1 with 2 units and n2 with 4; everything else is gone afterwards."""
     await plane.node("n1", 2)
     await plane.node("n2", 4)
+    await plane.class_has("h100", 6)
     made = Stage(plane)
     yield made
     admin = plane.admin
@@ -41,6 +45,7 @@ async def stage(plane):
         await plane.nodes.remove(node["metadata"]["name"])
     for claim in await plane.claims():
         await plane.gone(T, claim["metadata"]["name"], LATE)
+    await plane.class_has("h100", 0)
 
 
 async def refused(stage, vm, reason=OUT_OF):
@@ -90,7 +95,7 @@ async def detached(stage, claim):
     await sites.until(so, LATE, f"{claim} attached to nothing")
 
 
-async def deleted(stage, vm, within=20.0):
+async def deleted(stage, vm, within=LATE):
     async def gone():
         try:
             await stage.pod(vm)
