@@ -10,6 +10,7 @@ import pytest
 import pytest_asyncio
 
 from devcluster import kubevirt, machines
+from gpu.cluster import errors
 from gpu.objects import kinds
 from tests.real import site as sites
 from tests.real import vm_site as vms
@@ -176,12 +177,12 @@ async def crashing(site, name):
 
     async def again_and_again():
         while True:
-            vmi = await site.found(kinds.VMIS, name)
-            uid = vmi["metadata"]["uid"] if vmi else ""
-            if (vmi.get("status") or {}).get("phase") == "Running" and uid not in ended:
-                ended.append(uid)
-                with contextlib.suppress(LookupError):
+            with contextlib.suppress(LookupError, errors.Unreachable):  # then the next time
+                vmi = await site.found(kinds.VMIS, name)
+                uid = vmi["metadata"]["uid"] if vmi else ""
+                if (vmi.get("status") or {}).get("phase") == "Running" and uid not in ended:
                     site.sim.end_guest(ACME, name, crashed=True)
+                    ended.append(uid)
             await asyncio.sleep(0.05)
 
     task = asyncio.get_running_loop().create_task(again_and_again())
