@@ -4,7 +4,8 @@ However many events arrive while a pass runs, one more follows. An order is not 
 but a pass under way, with one exception: after a write whose outcome is unknown, or a pass that
 crashed, the API server is given a growing pause, events or not. A conflict is tried again after a
 fixed delay, earlier when an event comes, and grows nothing. A refused set has its own delay, at the
-end of which the loop wakes by itself.
+end of which the loop wakes by itself. What a direct read denied is looked at again after a few seconds:
+a Lease, for one, is renewed without an event.
 """
 
 import asyncio
@@ -17,11 +18,14 @@ import structlog
 from gpu.binder.fence import Deposed
 from gpu.binder.report import Observer, PassReport
 from gpu.config import Config
+from gpu.ports import Outcome
 
 log = structlog.get_logger(__name__)
 
 _FRAMES: Final = 8
 """Frames of a traceback that are logged, innermost last."""
+_UNMET: Final = 5.0
+"""Seconds until a change is looked at again that relied on what a direct read denied: not all of that is watched."""
 
 
 class Once(Protocol):
@@ -122,6 +126,8 @@ class Loop:
                 due.append(now + pace.conflict)
         if self._resync and (self._config.enabled or report.awaits_release):
             due.append(now + pace.resync)
+        if any(item.outcome is Outcome.STALE for item in report.failed):
+            due.append(now + _UNMET)
         due += [at for at in (report.quarantine_ends, report.due) if at is not None]
         self._due = min(due, default=None)
         if report.again:

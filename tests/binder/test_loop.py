@@ -161,6 +161,13 @@ async def test_a_refusal_neither_backs_off_nor_delays_the_next_event():
     assert passes.began == [100.0, 101.0, 102.0]
 
 
+async def test_what_was_not_as_a_change_relied_on_is_looked_at_again_before_the_resync():
+    """A Lease that kubelet has not renewed yet is read past the cache: no event tells of its renewal."""
+    passes = Passes(reports=[PassReport(failed=(failed(Outcome.STALE),))])
+    await run_for(a_loop(passes), 31)
+    assert passes.began == [100.0, 105.0]
+
+
 async def test_the_loop_wakes_exactly_when_a_quarantine_ends():
     passes = Passes(reports=[replace(REFUSED, quarantined=1, quarantine_ends=112.5)])
     await run_for(a_loop(passes), 20)
