@@ -38,7 +38,9 @@ from tests.real.vm_site import ACME, GLOBEX, REPLICA_SETS, gates, held, pins, to
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
 ON = {"binding": "request"}
-REQUEST = ("--binding=request",)
+GRACE = 20
+"""Seconds that a start's claims are left to it where its instance has not come: a create is made again in them."""
+REQUEST = ("--binding=request", f"--attachment-grace={GRACE}")
 FLAGS = (*vms.FLAGS, *REQUEST)
 CPU = 64
 """Of each node, as the simulation makes it."""
@@ -303,7 +305,7 @@ async def test_what_a_webhook_that_was_killed_has_written_goes_by_itself(site):
     """The leader stands still meanwhile, so the claims are attached and asked for and never answered."""
     await site.hold("c", "h100", 1)
     await site.product.stop()
-    await site.product.start("leader", flags=(*FLAGS, "--resync=2"))
+    await site.product.start("leader", flags=(*FLAGS, "--resync=2", "--attachment-grace=5"))
     await sites.until(lambda: leads(site, "leader"), vms.LATE, "the other replica leads")
     await site.product.start(flags=FLAGS)
     site.product.freeze("leader")
