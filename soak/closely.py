@@ -30,7 +30,7 @@ def look(
         for uid, stand in now.items()
         if stand.phase == "Bound" and (uid not in before or before[uid].phase == "Pending")
     }
-    wrong = _over_budget(site, bound)
+    wrong = _over_budget(site, bound, _let_go(now, before))
     wrong += _nodes(site, judge, bound)
     wrong += _pins(site, judge) + _loose(site, judge)
     wrong += _sent_back(judge, before)
@@ -71,13 +71,25 @@ def _is_only_cordoned(node: Raw, units: dict[str, int]) -> bool:
     )
 
 
-def _over_budget(site: Site, bound: Stands) -> list[str]:
+def _let_go(now: Stands, before: Stands) -> set[str]:
+    """Return claims that waited and were let go in this pass: they count until they are gone, from then on."""
+    return {
+        uid
+        for uid, stand in now.items()
+        if stand.phase == "Pending"
+        and stand.deleting
+        and uid in before
+        and not before[uid].deleting
+    }
+
+
+def _over_budget(site: Site, bound: Stands, let_go: set[str]) -> list[str]:
     """No order was bound over a budget of its tenant or of one above it."""
     wrong = []
     for stand in bound.values():
         claim = site.claim(*stand.name.split("/"))
         assert claim is not None
-        for key, tenant, used, hard in finish.overdrawn(site, claim):
+        for key, tenant, used, hard in finish.overdrawn(site, claim, but=let_go):
             wrong.append(
                 f"over budget: {stand.name} was bound with {used} of {hard} {key} of {tenant} used"
             )

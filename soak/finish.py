@@ -1,7 +1,7 @@
 """What must be so in the end, long after the last fault: judged by trying every node, naively."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -121,12 +121,15 @@ def _is_order(claim: Raw) -> bool:
 
 
 def overdrawn(
-    site: Site, order: Raw, older: Iterable[Raw] = ()
+    site: Site, order: Raw, older: Iterable[Raw] = (), *, but: Collection[str] = ()
 ) -> Iterator[tuple[str, str, int, int]]:
-    """Yield key, tenant, usage and budget where settled claims, older orders and it use too much."""
-    uid = order["metadata"]["uid"]
+    """Yield key, tenant, usage and budget where settled claims, older orders and it use too much.
+
+    `but` are uids of claims that did not count when the order was judged.
+    """
+    left_out = {order["metadata"]["uid"], *but}
     settled = [it for it in site.claims() if _phase(it) != "Pending" or _is_deleted(it)]
-    counted = [*(it for it in settled if it["metadata"]["uid"] != uid), *older, order]
+    counted = [*(it for it in settled if it["metadata"]["uid"] not in left_out), *older, order]
     declared = {_tenant_of(it): _quotas(it) for it in site.api.all(kinds.HELM_RELEASES)}
     book = _Book(site, counted, strangers.raw_units(site), declared)
     for one in line(order["metadata"]["namespace"]):
