@@ -78,8 +78,8 @@ def of_vm(name, member, vm, **more):
     return {"metadata": {"name": name, "namespace": ACME}, "spec": {member: about, **more}}
 
 
-async def ready(site, kind, name):
-    """Wait until a snapshot, restore or clone is done."""
+async def ready(site, kind, name, *of):
+    """Wait until a snapshot, restore or clone is done, and the VMs of it may be started again."""
     last = {}
 
     async def done():
@@ -88,6 +88,12 @@ async def ready(site, kind, name):
         return any(one["type"] == "Ready" and one["status"] == "True" for one in found)
 
     await sites.until(done, vms.LATE, lambda: f"{kind.kind} {name} done: {last}")
+
+    async def let_go():
+        found = [(await site.found(kinds.VMS, vm)).get("status") or {} for vm in of]
+        return not any(it.get("snapshotInProgress") or it.get("restoreInProgress") for it in found)
+
+    await sites.until(let_go, vms.LATE, f"{kind.kind} {name} of no VM of {of} in progress")
 
 
 def of_chart(name, *devices):
@@ -241,7 +247,7 @@ async def cloned(site, name, target):
     body = of_vm("", "source", name, target=to)
     body["metadata"] = {"generateName": "clone-", "namespace": ACME}
     made = await site.admin.create(CLONES, body)
-    await ready(site, CLONES, made["metadata"]["name"])
+    await ready(site, CLONES, made["metadata"]["name"], name, target)
 
 
 async def test_a_restored_vm_has_again_what_its_snapshot_named(site):
@@ -250,7 +256,7 @@ async def test_a_restored_vm_has_again_what_its_snapshot_named(site):
     await site.runs("web")
     await site.stop("web")
     await site.admin.create(SNAPSHOTS, of_vm("before", "source", "web"))
-    await ready(site, SNAPSHOTS, "before")
+    await ready(site, SNAPSHOTS, "before", "web")
 
     spec = vms.a_template([unit("l40s")])["spec"]
     await site.owner().patch(kinds.VMS, "web", {"spec": {"template": {"spec": spec}}}, ACME)
@@ -260,7 +266,7 @@ async def test_a_restored_vm_has_again_what_its_snapshot_named(site):
 
     back = of_vm("back", "target", "web", virtualMachineSnapshotName="before")
     await site.admin.create(RESTORES, back)
-    await ready(site, RESTORES, "back")
+    await ready(site, RESTORES, "back", "web")
     await site.start("web")
     assert (await site.runs("web"))["status"]["nodeName"] == node
     assert await site.user("c") == "web"
