@@ -19,6 +19,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 SPARED = ("etcd", "kube-apiserver", "kubectl", "helm", "setpriv", "sh", "bash")
 """Beginnings of names; built binaries carry a digest behind theirs."""
@@ -60,7 +61,7 @@ async def _shake_all(root: int, seed: int) -> None:
 async def _shake(pid: int, dice: random.Random, *, gently: bool) -> None:
     """Shake one process until it is gone; never the next one that the kernel gives its number."""
     with contextlib.suppress(ProcessLookupError):
-        process = os.pidfd_open(pid)
+        process = _Process(pid, os.pidfd_open(pid))
         try:
             while True:
                 await asyncio.sleep(dice.uniform(0.3, 2.5))
@@ -69,22 +70,37 @@ async def _shake(pid: int, dice: random.Random, *, gently: bool) -> None:
                 else:
                     await _stop(process, dice.uniform(0.2, 1.0 if gently else 1.5))
         finally:
-            os.close(process)
+            os.close(process.handle)
 
 
-async def _slow(process: int, dice: random.Random) -> None:
+class _Process(NamedTuple):
+    pid: int
+    handle: int
+
+    def is_stopped(self) -> bool:
+        """Say whether somebody has stopped it: a test that freezes it."""
+        with contextlib.suppress(OSError):
+            return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+        return False
+
+
+async def _slow(process: _Process, dice: random.Random) -> None:
     """Let it run a few milliseconds in many, for a second or three."""
     for _ in range(dice.randrange(15, 50)):
         await _stop(process, dice.uniform(0.02, 0.09))
         await asyncio.sleep(dice.uniform(0.003, 0.02))
 
 
-async def _stop(process: int, seconds: float) -> None:
-    signal.pidfd_send_signal(process, signal.SIGSTOP)
+async def _stop(process: _Process, seconds: float) -> None:
+    """Stop it for a while. One that a test has stopped stays so; one that it stops meanwhile goes on."""
+    if process.is_stopped():
+        await asyncio.sleep(seconds)
+        return
+    signal.pidfd_send_signal(process.handle, signal.SIGSTOP)
     try:
         await asyncio.sleep(seconds)
     finally:
-        signal.pidfd_send_signal(process, signal.SIGCONT)
+        signal.pidfd_send_signal(process.handle, signal.SIGCONT)
 
 
 def _under(root: int) -> Iterator[int]:
