@@ -78,10 +78,19 @@ class _Process(NamedTuple):
     handle: int
 
     def is_stopped(self) -> bool:
-        """Say whether somebody has stopped it: a test that freezes it."""
+        """Say whether a test has stopped it."""
+        return self._status("State").startswith("T")
+
+    def is_stopped_again(self) -> bool:
+        """Say whether a test stopped it while we had: the signal waits, and our SIGCONT would discard it."""
+        return bool(int(self._status("ShdPnd") or "0", 16) & 1 << (signal.SIGSTOP - 1))
+
+    def _status(self, name: str) -> str:
         with contextlib.suppress(OSError):
-            return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
-        return False
+            for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
+                if line.startswith(f"{name}:"):
+                    return line.partition(":")[2].strip()
+        return ""
 
 
 async def _slow(process: _Process, dice: random.Random) -> None:
@@ -92,7 +101,7 @@ async def _slow(process: _Process, dice: random.Random) -> None:
 
 
 async def _stop(process: _Process, seconds: float) -> None:
-    """Stop it for a while. One that a test has stopped stays so; one that it stops meanwhile goes on."""
+    """Stop it for a while; one that a test stops, before or meanwhile, stays so until the test lets it go on."""
     if process.is_stopped():
         await asyncio.sleep(seconds)
         return
@@ -100,7 +109,8 @@ async def _stop(process: _Process, seconds: float) -> None:
     try:
         await asyncio.sleep(seconds)
     finally:
-        signal.pidfd_send_signal(process.handle, signal.SIGCONT)
+        if not process.is_stopped_again():
+            signal.pidfd_send_signal(process.handle, signal.SIGCONT)
 
 
 def _under(root: int) -> Iterator[int]:
