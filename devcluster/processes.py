@@ -79,12 +79,15 @@ def start(command: Command, *, tethered: bool) -> Record:
 
 
 def is_running(record: Record) -> bool:
-    """Tell whether exactly the recorded process still runs; a zombie does not."""
+    """Tell whether exactly the recorded process still runs; a zombie does not, with its last thread gone.
+
+    The first thread may be a zombie while others still end: till then its ports are taken.
+    """
     _reap(record.pid)
     stat = _stat(record.pid)
     if stat is None or int(stat[_START_TIME]) != record.started:
         return False
-    return stat[_STATE] not in _GONE_STATES
+    return stat[_STATE] not in _GONE_STATES or _threads(record.pid) > 1
 
 
 def kill(record: Record, number: signal.Signals = signal.SIGKILL) -> bool:
@@ -167,6 +170,13 @@ def _stat(pid: int) -> list[str] | None:
     except (FileNotFoundError, ProcessLookupError):
         return None
     return text.rpartition(")")[2].split()
+
+
+def _threads(pid: int) -> int:
+    try:
+        return sum(1 for _ in Path(f"/proc/{pid}/task").iterdir())
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
 
 
 def _reap(pid: int) -> None:

@@ -1,5 +1,6 @@
 """Processes: only ours are stopped, a dead one is told with its last words."""
 
+import platform
 import signal
 import subprocess
 import sys
@@ -45,6 +46,32 @@ async def test_a_process_that_ignores_sigterm_is_killed(tmp_path: Path):
     await processes.ready(record, is_deaf, within=5)
     await processes.stop(record, grace=0.2)
     assert not processes.is_running(record)
+
+
+async def test_a_process_whose_first_thread_has_ended_runs_until_the_last_has(tmp_path: Path):
+    """Its ports are taken till then: whoever is started in its place finds them so."""
+    end = {"x86_64": 60, "aarch64": 93}[platform.machine()]  # exit(2), of this thread alone
+    code = (
+        "import ctypes, threading, time; threading.Thread(target=time.sleep, args=(60,)).start(); "
+        f"print('ends', flush=True); ctypes.CDLL(None).syscall({end}, 0)"
+    )
+    record = processes.start(a_command(tmp_path, sys.executable, "-c", code), tethered=True)
+
+    async def is_half_ended() -> bool:
+        return state(record) == "Z"
+
+    await processes.ready(record, is_half_ended, within=10)
+    assert processes.is_running(record)
+    await processes.stop(record)
+    assert not state(record)
+
+
+def state(record: processes.Record) -> str:
+    try:
+        text = Path(f"/proc/{record.pid}/stat").read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ""
+    return text.rpartition(")")[2].split()[0]
 
 
 async def test_a_process_with_the_same_pid_and_another_start_is_left_alone(sleeper):
