@@ -259,6 +259,7 @@ async def test_the_controllers_start_beside_us_and_say_nothing_of_us(guest):
     """While we serve: what they said before we came, or while we were away, is no more than true."""
     site = guest.site
     await site.product.available()
+    await sites.until(lambda: is_discovered(site), 140, "what is served discovered anew")
     name = components.CONTROLLER_MANAGER
     log = site.cp.site.log(name)
     await site.cp.stop_process(name)
@@ -278,6 +279,14 @@ async def test_the_controllers_start_beside_us_and_say_nothing_of_us(guest):
     await site.admin.delete(kinds.NAMESPACES, "short-lived")
     await sites.until(lambda: gone(site, "short-lived"), 60, "a namespace deletes")
     assert [line for line in said().splitlines() if GROUP in line] == []
+
+
+async def is_discovered(site):
+    """After we were away kube-apiserver calls our group stale until it asks us again, once a minute or sooner."""
+    asked = {"Accept": "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"}
+    answer = await site.admin.raw("GET", "/apis", headers=asked)
+    found = {it["metadata"]["name"]: it["versions"] for it in json.loads(answer.body)["items"]}
+    return [it["freshness"] for it in found.get(GROUP, ())] == ["Current"]
 
 
 async def gone(site, name):
