@@ -151,7 +151,15 @@ class Leadership:
             started = await self._try(self._timing.renew_deadline / 2, holding=False)
             if started is not None:
                 return Hold(self._clock, started + self._timing.lease_duration)
-            await asyncio.sleep(self._timing.retry * (1 + self._jitter() / 5))
+            await asyncio.sleep(self._pause())
+
+    def _pause(self) -> float:
+        """Return seconds until the next look: the usual, or sooner where the Lease will be free by then."""
+        usual = self._timing.retry * (1 + self._jitter() / 5)
+        if self.leader in {"", self._identity}:
+            return usual
+        left = self._free_at() - self._clock.monotonic()
+        return min(usual, left) if left > 0 else usual
 
     async def _lead(self, hold: Hold, on_lead: Callable[[Hold], Coroutine[Any, Any, None]]) -> bool:
         """Run the body beside the renewals; True when the body ended by itself."""
@@ -260,5 +268,9 @@ class Leadership:
         self.leader = spec.get("holderIdentity") or ""
 
     def _expired(self) -> bool:
+        return self._clock.monotonic() >= self._free_at()
+
+    def _free_at(self) -> float:
+        """Return the monotonic second from which a record that stays as it is may be taken."""
         lasts = self._record.get("leaseDurationSeconds") or self._timing.lease_duration
-        return self._clock.monotonic() >= self._record_since + float(lasts)
+        return self._record_since + float(lasts)
