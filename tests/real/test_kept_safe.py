@@ -37,8 +37,8 @@ REVIEWS = 10.0
 """Seconds that an access review may take before the request fails closed."""
 FAILING = 5.5
 """Seconds after which a replica that can read nothing is not ready."""
-GONE = 100.0
-"""Seconds to a namespace's end: its controller looks after 5, 15, 35 and 75 s, and so on for ever on an API that is away."""
+GONE = 40.0
+"""Seconds to a namespace's end: its controller looks after 5, 15 and 35 s while an API is away or slow."""
 WEBHOOKS = 500
 ORDERS = 100
 NUMBERS = itertools.count()

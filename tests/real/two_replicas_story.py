@@ -23,8 +23,8 @@ DELAY = 4.0
 WAITS = 3.0
 """Seconds that a list waits for a version that never comes."""
 READERS, WATCHERS = 6, 4
-SECONDS = 100.0
-"""The namespace controller looks after 5, 15, 35 and 75 s while it cannot ask for a kind, and so on for ever."""
+SECONDS = 40.0
+"""The namespace controller looks after 5, 15 and 35 s while it cannot ask for a kind: three looks, one of which must do."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
