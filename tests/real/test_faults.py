@@ -101,8 +101,10 @@ class Player:
             return
 
     async def stop(self) -> None:
+        """End a guest on its node; one whose objects were forced away has nobody left to tell."""
         if guest := self._pick():
-            await self.vms.stop(guest.start)
+            if await there(self.site, guest):
+                await self.vms.stop(guest.start)
             del self.running[guest.start.name]
 
     async def force(self) -> None:
