@@ -1,8 +1,7 @@
 """Dues: when something that is borne or waited for is over next, so that a pass looks at it in that second.
 
 Of what changes by time alone, and only what a pass acts upon then. Left out: the window of the guard, at
-whose end nothing is let through (domain contract 6, Blast-radius guard), and inventory, whose going stale
-the store tells. Rejections and demotions that a leader remembers know their own ends.
+whose end nothing is let through (domain contract 6, Blast-radius guard). Rejections and demotions that a leader remembers know their own ends.
 """
 
 from collections.abc import Iterable, Iterator
@@ -30,6 +29,7 @@ def first_end(draft: Draft, seen: Sightings, grace: Grace, now: datetime) -> dat
         *_settled(draft, seen, grace),
         *_never_came(draft, grace),
         *_nodes_given_up(draft, grace),
+        *_unobserved(draft, grace),
         *(one.until for claim in draft.rejected for one in claim.rejected_nodes),
     )
     first = min((end for end in ends if end > now), default=None)
@@ -98,3 +98,10 @@ def _nodes_given_up(draft: Draft, grace: Grace) -> Iterator[datetime]:
 def _tells_since(draft: Draft, name: NodeName | None) -> bool:
     node = draft.snapshot.nodes.get(name) if name is not None else None
     return node is not None and node.ready_since is not None
+
+
+def _unobserved(draft: Draft, grace: Grace) -> Iterator[datetime]:
+    """Yield when what agents saw is stale, and unknown from then on; a heartbeat is no change that a store tells of."""
+    for seen in draft.snapshot.inventory.values():
+        if seen.devices and seen.observed_at is not None:
+            yield seen.observed_at + timedelta(seconds=grace.inventory_stale, microseconds=1)

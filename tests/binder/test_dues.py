@@ -146,6 +146,16 @@ CASES = {
     "degradedGrace, of a taint that passes": Case(
         {"claims": [held()], "nodes": [PRESSED, OTHER]}, 300, STAYS, MOVED
     ),
+    "inventoryStale, of one that shows fewer units than are waited for": Case(
+        {
+            "claims": [raws.a_claim(count=2, meta=OURS)],
+            "nodes": [raws.a_node()],
+            "inventory": [raws.an_inventory(status=raws.seen_devices(units=1, at=instant(-10.5)))],
+        },
+        169.5,
+        ("Pending", None, False, "NoFreeUnits"),
+        STAYS,
+    ),
     "a rejection that another leader noted": Case(
         {
             "claims": [raws.a_claim("x", meta=OURS, status=LOST | UNTIL)],
