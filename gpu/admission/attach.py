@@ -22,7 +22,8 @@ from gpu.admission.attempt import (
     objection,
     superseded,
 )
-from gpu.admission.claims import PAUSE, Claims
+from gpu.admission.claims import Claims
+from gpu.admission.unanswered import PAUSE
 from gpu.config import Config
 from gpu.errors import DecodeError
 from gpu.model import attaching, bind_requests, coverage, resolving, spent, start_refusals

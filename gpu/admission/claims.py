@@ -1,11 +1,10 @@
 """Claims of a start, and the VMIs they are attached to: read past the cache, written by compare-and-swap."""
 
-import asyncio
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from gpu import keys
-from gpu.admission import review, vmis
+from gpu.admission import review, unanswered, vmis
 from gpu.admission.attempt import Attempt, FailedError, objection
 from gpu.admission.review import Review
 from gpu.errors import DecodeError
@@ -17,9 +16,6 @@ from gpu.objects.kubevirt import VMI
 from gpu.objects.meta import ObjectKey
 from gpu.ports import Outcome, Writer
 from gpu.units import ClaimName
-
-PAUSE: Final = 0.05
-"""Seconds before a call is made again that got no answer."""
 
 
 class Claims:
@@ -79,16 +75,14 @@ class Claims:
 
     async def _get(self, kind: Kind, key: ObjectKey) -> dict[str, Any] | None:
         """Read past the cache, again while there is no answer; None where there is no such object."""
-        while True:
-            try:
-                return await self._writer.get(kind, key.name, key.namespace)
-            except Exception as error:
-                outcome = self._writer.outcome(error)
-                if outcome is Outcome.GONE:
-                    return None
-                if outcome is None or outcome is Outcome.REFUSED:
-                    raise
-                await asyncio.sleep(PAUSE)
+        try:
+            return await unanswered.again(
+                self._writer, lambda: self._writer.get(kind, key.name, key.namespace)
+            )
+        except Exception as error:
+            if self._writer.outcome(error) is not Outcome.GONE:
+                raise
+            return None
 
 
 def _decoded(asked: Review, name: str, raw: Mapping[str, Any]) -> GPUClaim:

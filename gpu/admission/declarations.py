@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from gpu import keys
-from gpu.admission import tenants
+from gpu.admission import tenants, unanswered
 from gpu.errors import DecodeError
 from gpu.model import tenancy
 from gpu.model.premises import Named
@@ -23,9 +23,6 @@ from gpu.objects.tenants import TenantQuota, TenantRelease, decode_quota, decode
 from gpu.ports import Outcome, Writer
 from gpu.units import TenantName
 from gpu.world import World
-
-PAUSE: Final = 0.05
-"""Seconds before a read is made again that got no answer."""
 
 Found = Mapping[Named, Declaring | None]
 """By object, as it was read; None where nothing is that could declare."""
@@ -70,21 +67,20 @@ class Declarations:
 
     async def _read(self, one: Named) -> Declaring | None:
         row = _ROWS[one.view]
-        while True:
-            try:
-                raw = await self._writer.get(row.kind, one.key.name, one.key.namespace)
-                return row.decode(raw) if row.counts(raw) else None
-            except DecodeError as error:
-                raise _unread(one, error) from error
-            except Exception as error:
-                outcome = self._writer.outcome(error)
-                if outcome is Outcome.GONE:
-                    return None
-                if outcome is None:
-                    raise
-                if outcome is Outcome.REFUSED:
-                    raise _unread(one, error) from error
-                await asyncio.sleep(PAUSE)
+        try:
+            raw = await unanswered.again(
+                self._writer, lambda: self._writer.get(row.kind, one.key.name, one.key.namespace)
+            )
+            return row.decode(raw) if row.counts(raw) else None
+        except DecodeError as error:
+            raise _unread(one, error) from error
+        except Exception as error:
+            outcome = self._writer.outcome(error)
+            if outcome is Outcome.GONE:
+                return None
+            if outcome is None:
+                raise
+            raise _unread(one, error) from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,18 +4,13 @@ A call that is made again keeps the id of one whose VMI has not come. Where it c
 saw it, its launcher may run on: then the id is spent, and what runs needs evidence.
 """
 
-import asyncio
-from typing import Final
-
+from gpu.admission import unanswered
 from gpu.model import attaching
 from gpu.objects import pods
 from gpu.objects.claims import AttachedPod
 from gpu.objects.kinds import PODS
-from gpu.ports import Outcome, Writer
+from gpu.ports import Writer
 from gpu.units import NodeName
-
-_PAUSE: Final = 0.05
-"""Seconds before a call is made again that got no answer."""
 
 
 async def of(writer: Writer, namespace: str, name: str) -> tuple[AttachedPod, ...]:
@@ -24,15 +19,7 @@ async def of(writer: Writer, namespace: str, name: str) -> tuple[AttachedPod, ..
     Asked where no VMI of the name is there. Raises DecodeError for a launcher that cannot be read, and what
     the Writer raises for a refusal.
     """
-    while True:
-        try:
-            listed = await writer.list_all(PODS, namespace)
-        except Exception as error:
-            if writer.outcome(error) in {None, Outcome.REFUSED}:
-                raise
-            await asyncio.sleep(_PAUSE)
-            continue
-        break
+    listed = await unanswered.again(writer, lambda: writer.list_all(PODS, namespace))
     found = []
     for raw in listed.items:
         labels = raw["metadata"].get("labels") or {}

@@ -15,8 +15,9 @@ from gpu import keys
 from gpu.admission import requested, review, vmis
 from gpu.admission.attach import Attachments
 from gpu.admission.attempt import AnsweredError, Attempt, FailedError, superseded
-from gpu.admission.claims import PAUSE, Claims
+from gpu.admission.claims import Claims
 from gpu.admission.requested import Refused, Superseded, Written
+from gpu.admission.unanswered import PAUSE
 from gpu.errors import DecodeError
 from gpu.objects import claims
 from gpu.objects.claims import BindRequest, GPUClaim

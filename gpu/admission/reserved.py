@@ -4,17 +4,15 @@ import asyncio
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
 from gpu import keys
+from gpu.admission.unanswered import PAUSE
 from gpu.model import reservations
 from gpu.model.reservations import Book, Entry
 from gpu.objects.kinds import CONFIG_MAPS, GPU_BINDERS
 from gpu.ports import Outcome, Writer
 from gpu.units import TenantName
-
-PAUSE: Final = 0.05
-"""Seconds before a call is made again that got no answer."""
 
 
 class UnstorableError(Exception):
