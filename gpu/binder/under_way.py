@@ -199,6 +199,7 @@ class Run:
         self.again |= done.written[CreateClaim.__name__] > 0
         self.again |= any(_frees(it) for it in wanted if changes.set_of(it) in complete)
         self.again |= any(_uses(it, self.told) for it in wanted if changes.set_of(it) in complete)
+        self.again |= any(self._notes_gone(it) for it in wanted if changes.set_of(it) in complete)
         # Why a start waits is told from now on: what follows may make it another reason, or another claim's too.
         self.told = {it.vmi for it in (self.course.scene.findings.waiting or {}).values()}
         # What is held back for want of the guard's leave had room then; a claim bound since may have taken it.
@@ -206,6 +207,15 @@ class Run:
         self.again |= is_held_back and done.written[Place.__name__] > 0
         # Records wait for the monitor they are kept under.
         self.again |= done.written[WriteMonitor.__name__] > 0
+
+    def _notes_gone(self, change: Change) -> bool:
+        """Say whether a pod is noted now whose object is gone: since when is counted from the next look on."""
+        if not isinstance(change, Attach):
+            return False
+        there, namespace = self.course.scene.world.snapshot.pods, change.claim.meta.namespace
+        counted = self.passes.sightings.absent
+        noted = (pod.uid for pod in change.attachment.pods if not pod.ended)
+        return any(uid not in counted and (namespace, uid) not in there for uid in noted)
 
     async def _explain(self, done: Delivered) -> None:
         """Say on each claim whose placement was refused that it was; a refusal of that is let be."""
