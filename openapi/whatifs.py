@@ -13,6 +13,8 @@ NODES: Final = f"{_V1}WhatIfNodes"
 STATUS: Final = f"{_V1}WhatIfStatus"
 CLAIMS: Final = f"{_V1}WhatIfClaims"
 CLAIM: Final = f"{_V1}WhatIfClaim"
+VMS: Final = f"{_V1}WhatIfVMs"
+VM: Final = f"{_V1}WhatIfVM"
 USED: Final = f"{_V1}WhatIfUsed"
 KIND: Final = f"{_V1}WhatIf"
 
@@ -89,6 +91,31 @@ SCHEMAS: Final[dict[str, meta.Schema]] = {
         },
         ("claims", "units", "items", "more"),
     ),
+    VM: meta.obj(
+        "WhatIfVM is one VM that waits at the gate without a claim, and what becomes of it.",
+        {
+            "tenant": meta.text("Its namespace."),
+            "name": meta.text("Its name."),
+            "units": meta.whole("Units that it asks for."),
+            "to": meta.text("The node it would go to."),
+            "reason": meta.text("LetIn: it waits no more. ClassRetired, OverBudget: it does."),
+        },
+        ("tenant", "name", "units", "reason"),
+    ),
+    VMS: meta.obj(
+        "WhatIfVMs is how many VMs there are of one kind, and the first of them.",
+        {
+            "vms": meta.whole("How many."),
+            "units": meta.whole("Units that they ask for together."),
+            "items": {
+                "description": "The first of them.",
+                "type": "array",
+                "items": {"allOf": [{"$ref": f"#/components/schemas/{VM}"}]},
+            },
+            "more": meta.whole("How many are not in items."),
+        },
+        ("vms", "units", "items", "more"),
+    ),
     USED: meta.obj(
         "WhatIfUsed is how the budget that is asked about stands.",
         {
@@ -111,10 +138,24 @@ SCHEMAS: Final[dict[str, meta.Schema]] = {
             "movable": meta.ref(CLAIMS, "Claims that would go to another node."),
             "stuck": meta.ref(CLAIMS, "Claims that would stay where they are, or wait for good."),
             "letIn": meta.ref(CLAIMS, "Claims that wait now and would be bound."),
+            "vmsLetIn": meta.ref(
+                VMS, "VMs that wait at the gate without a claim and would be let in."
+            ),
+            "vmsStuck": meta.ref(VMS, "VMs that wait so and would not be let in any more."),
             "heldBack": meta.whole("Sets that the guard would ask a person about."),
             "budget": meta.ref(USED, "Of setBudget: how that budget stands."),
         },
-        ("message", "over", "lost", "movable", "stuck", "letIn", "heldBack"),
+        (
+            "message",
+            "over",
+            "lost",
+            "movable",
+            "stuck",
+            "letIn",
+            "vmsLetIn",
+            "vmsStuck",
+            "heldBack",
+        ),
     ),
     KIND: meta.kind(
         "WhatIf asks what one change would come to, all else as it is. It is answered at once; nothing "

@@ -13,7 +13,7 @@ from apiserver.wire.values import Json, JsonObject
 from gpu.config import Config
 from gpu.model import quota_keys, tenancy, what_if, what_if_budgets
 from gpu.model.drain_plan import Circumstances
-from gpu.model.what_if import Answer, Fate
+from gpu.model.what_if import Answer, Fate, StartFate
 from gpu.model.what_if_budgets import Budget
 from gpu.objects.decode import Fields
 from gpu.units import ClassName, NodeName, QuotaKey, TenantName
@@ -38,7 +38,12 @@ def answer(config: Config, world: World, body: JsonObject) -> Said:
             f"{len(world.unreadable_claims)} claims cannot be read: nobody knows what they hold", 30
         )
     (name,) = asked
-    about = Circumstances(guard=config.guard, running=config.running_guests, binders=world.binders)
+    about = Circumstances(
+        guard=config.guard,
+        running=config.running_guests,
+        binders=world.binders,
+        facts=world.fit_facts,
+    )
     change = spec.child(name)
     found = CHANGES[name](world, about, change)
     spoken: JsonObject = {name: dict(change.raw)}
@@ -63,8 +68,12 @@ def _retire_class(world: World, _about: Circumstances, asked: Fields) -> JsonObj
     if name not in world.snapshot.classes:
         raise _wrong(asked, "className", name, "no such class: kubectl get gpuclasses lists them")
     found = what_if.retire_class(world.snapshot, name)
-    waits = _claims(len(found.stuck), "waiting claim is", "waiting claims are")
-    return _status(found, f"{waits} not bound any more; what holds units keeps them")
+    waits = _count(len(found.stuck), "waiting claim is", "waiting claims are")
+    parts = [f"{waits} not bound any more"]
+    if found.starts_stuck:
+        waits = _count(len(found.starts_stuck), "waiting VM is", "waiting VMs are")
+        parts.append(f"{waits} not let in any more")
+    return _status(found, "; ".join((*parts, "what holds units keeps them")))
 
 
 def _lose_node(world: World, about: Circumstances, asked: Fields) -> JsonObject:
@@ -110,6 +119,8 @@ def _invalid(cause: Cause) -> StatusError:
 def _status(found: Answer, message: str) -> JsonObject:
     kinds = (found.over, found.lost, found.movable, found.stuck, found.let_in)
     told: dict[str, Json] = dict(zip(_FIELDS, map(_told, kinds), strict=True))
+    told["vmsLetIn"] = _told_vms(found.starts_let_in)
+    told["vmsStuck"] = _told_vms(found.starts_stuck)
     return {"message": message, **told, "heldBack": found.held_back}
 
 
@@ -139,6 +150,29 @@ def _item(fate: Fate) -> JsonObject:
     )
 
 
+def _told_vms(found: tuple[StartFate, ...]) -> JsonObject:
+    items: list[Json] = [_vm(fate) for fate in found[:MOST_TOLD]]
+    return {
+        "vms": len(found),
+        "units": sum(fate.start.units for fate in found),
+        "items": items,
+        "more": max(0, len(found) - MOST_TOLD),
+    }
+
+
+def _vm(fate: StartFate) -> JsonObject:
+    start = fate.start
+    return base.filled(
+        {
+            "tenant": start.tenant,
+            "name": start.key.name,
+            "units": start.units,
+            "to": fate.to,
+            "reason": fate.why.value,
+        }
+    )
+
+
 def _budget(budget: Budget) -> JsonObject:
     return base.filled(
         {"was": budget.was, "to": budget.to, "used": budget.used, "excess": budget.excess}
@@ -148,18 +182,21 @@ def _budget(budget: Budget) -> JsonObject:
 def _of_budget(budget: Budget, found: Answer) -> str:
     parts = [f"{budget.used} used of {budget.to}"]
     if budget.excess:
-        over = _claims(len(found.over), "claim is", "claims are")
+        over = _count(len(found.over), "claim is", "claims are")
         parts.append(f"{over} over it, keep what they hold, and nothing more is bound under it")
     if found.let_in:
         parts.append(
-            f"{_claims(len(found.let_in), 'waiting claim is', 'waiting claims are')} let in"
+            f"{_count(len(found.let_in), 'waiting claim is', 'waiting claims are')} let in"
         )
+    if found.starts_let_in:
+        waits = _count(len(found.starts_let_in), "waiting VM is", "waiting VMs are")
+        parts.append(f"{waits} let in")
     return "; ".join(parts)
 
 
 def _of_nodes(found: Answer) -> str:
     parts = [
-        f"{_claims(len(fates), 'claim', 'claims')} {words}"
+        f"{_count(len(fates), 'claim', 'claims')} {words}"
         for fates, words in (
             (found.lost, "Lost"),
             (found.movable, "to another node"),
@@ -168,12 +205,14 @@ def _of_nodes(found: Answer) -> str:
         )
         if fates
     ]
+    if found.starts_let_in:
+        parts.append(f"{_count(len(found.starts_let_in), 'waiting VM', 'waiting VMs')} let in")
     if found.held_back:
         parts.append(f"the guard holds back {found.held_back} sets until a person acknowledges it")
-    return "; ".join(parts) or "nothing changes for any claim"
+    return "; ".join(parts) or "nothing changes for any claim or waiting VM"
 
 
-def _claims(count: int, one: str, several: str) -> str:
+def _count(count: int, one: str, several: str) -> str:
     return f"1 {one}" if count == 1 else f"{count} {several}"
 
 

@@ -6,7 +6,7 @@ that only the leader knows to have ended count as running on, a node that refuse
 refused, and the guard's window ends when a set was displaced last.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
@@ -15,6 +15,7 @@ from gpu.config import Grace, Guard, RunningGuests
 from gpu.model import coverage, departures, guard, guests, keeping, rounds, witness
 from gpu.model.departures import Departure
 from gpu.model.draft import Draft
+from gpu.model.fit_facts import Facts
 from gpu.model.guard import Tally
 from gpu.model.guests import Guest
 from gpu.model.keeping import Trouble
@@ -90,6 +91,8 @@ class Circumstances:
     guard: Guard
     running: RunningGuests = RunningGuests.RESTART
     binders: tuple[GPUBinder, ...] = ()
+    facts: Callable[[Snapshot], Facts] | None = None
+    """What pods and volumes there are, for VMs that wait at the gate; None: nobody asks about those."""
 
 
 def plans(snapshot: Snapshot, about: Circumstances) -> Iterator[Plan]:

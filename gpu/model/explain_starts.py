@@ -8,15 +8,12 @@ Events of the VMI.
 from collections.abc import Callable, Iterator
 
 from gpu.model import (
-    fit,
     foreseen,
-    gate_reasons,
     orders,
     reach,
-    refusals,
     remedies,
+    seating,
     seats,
-    starts,
     template_units,
     waiters,
 )
@@ -25,7 +22,6 @@ from gpu.model.draft import Draft
 from gpu.model.explain import Explanation
 from gpu.model.fit_facts import Facts
 from gpu.model.gate_reasons import ClaimsUnreadable, GateReason
-from gpu.model.misfits import Misfit
 from gpu.model.reach import Reach
 from gpu.model.remedies import Case
 from gpu.model.snapshot import Snapshot
@@ -33,7 +29,7 @@ from gpu.model.starts import Start
 from gpu.model.waiters import Waiters
 from gpu.model.ways import Remedy
 from gpu.objects.meta import ObjectKey
-from gpu.units import NodeName, TenantName
+from gpu.units import TenantName
 
 Judged = tuple[GateReason, ...]
 
@@ -114,49 +110,14 @@ def _judged(
     lost = Draft.of(snapshot)
     Ahead(lost, reaches, {one.set_id for one in line.starts})
     waiting = {one.key for one in line.starts}
-    look = _Look(lambda: foreseen.beside(draft, facts(), waiting))
+    look = seating.Look(lambda: foreseen.beside(draft, facts(), waiting))
     with draft.savepoint():
         for start in line.starts:
             where = reaches(start.found) if start.found else Reach()
-            found = _seat(lost if start.has_lost else draft, start, where, look)
+            found = seating.judge(lost if start.has_lost else draft, start, where, look)
             if isinstance(found, tuple):
                 yield start.key, found
                 continue
             yield start.key, ()
             for resource, units in seats.asked(draft, start).items():
                 draft.ledger.reserve(found, resource, units)
-
-
-class _Look:
-    """The facts about pods, made once somebody asks."""
-
-    def __init__(self, facts: Callable[[], Facts]) -> None:
-        self._make = facts
-        self._made: Facts | None = None
-
-    def at(self) -> Facts:
-        """Return them."""
-        if self._made is None:
-            self._made = self._make()
-        return self._made
-
-
-def _seat(draft: Draft, start: Start, where: Reach, look: _Look) -> NodeName | Judged:
-    tied: Judged = ()
-    if where.is_tied:
-        tied = starts.still_used(draft, start) or (refusals.GuestMayRun(),)
-    if start.barred or tied:
-        return tuple(dict.fromkeys((*start.barred, *tied)))
-    draft.count_older(start.age)
-    refused: Judged = template_units.of_start(draft, start)
-    needs = fit.asked(start.pod)
-
-    def why_not(name: NodeName) -> Misfit | None:
-        return fit.why_not(needs, draft.snapshot.nodes[name], look.at())
-
-    found = seats.choose(draft, start, where.without, why_not)
-    if not isinstance(found, tuple):
-        return refused or found
-    skipped = len(where.without & draft.snapshot.nodes.keys())
-    told = (*refused, *found, *((gate_reasons.NodesRefused(skipped),) if skipped else ()))
-    return tuple(dict.fromkeys(told))

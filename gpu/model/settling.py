@@ -1,16 +1,28 @@
-"""Settling: what a cluster comes to, as the binder goes on: sets that leave, and what waits and is bound.
+"""Settling: what a cluster comes to, as the binder goes on: sets that leave, and what waits and is let in.
 
 Pass after pass until nothing changes, then the guests that were ended have ended, all at once. What
 waits is bound meanwhile, in the room that is promised to nobody, and what leaves then chooses beside it.
+VMs at the gate come first in each pass, behind the orders that are older.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
 from gpu.config import Grace
-from gpu.model import departures, guard, keeping, mates, orders, reach, rounds, turns, witness
+from gpu.model import (
+    departures,
+    guard,
+    keeping,
+    mates,
+    orders,
+    reach,
+    rounds,
+    seating,
+    turns,
+    witness,
+)
 from gpu.model.departures import Departure
 from gpu.model.draft import Draft
 from gpu.model.drain_plan import Circumstances
@@ -18,6 +30,7 @@ from gpu.model.guard import Tally
 from gpu.model.guests import Guest
 from gpu.model.orders import Accepted
 from gpu.model.rounds import Rules, Step
+from gpu.model.seating import Line, Seated
 from gpu.model.sightings import Sightings
 from gpu.objects.claims import GPUClaim, Phase
 from gpu.objects.meta import ObjectKey
@@ -53,6 +66,8 @@ class Why(StrEnum):
     """It is Lost, and finds a node."""
     BOUND = "Bound"
     """It is an order, and finds a node."""
+    LET_IN = "LetIn"
+    """It is a VM at the gate, and finds a node."""
 
 
 GOES: Final = frozenset({Why.AT_ONCE, Why.GUEST_ENDED, Why.WHEN_PODS_END})
@@ -78,35 +93,88 @@ class Settled:
     """By set id; those that the guard asks about included."""
     bound: Mapping[ObjectKey, NodeName]
     """Lost claims and orders that find a node, in their turn."""
+    seated: tuple[Seated, ...] = ()
+    """VMs without any claim that are let through the gate, in their turn."""
 
 
 def settle(draft: Draft, about: Circumstances) -> Settled:
     """Return what becomes of all sets that leave and of all that waits; the draft is used up by it."""
     going, tally = _leaving(draft, about)
-    rules = Rules(running=about.running, now=rounds.as_of(draft.snapshot), closed=frozenset())
-    left: dict[str, Left] = {}
-    bound: dict[ObjectKey, NodeName] = {}
-    waits: dict[str, Departure] = {}
-    is_news = bool(going)
-    while is_news:
-        with draft.savepoint():  # what one pass promises is found anew by the next
-            steps = list(rounds.of(draft, going, tally, rules))
-            came = list(_bind(draft))
-        fresh = [one for one in steps if one.departure.item.id not in waits]
-        left |= {one.departure.item.id: _left(one) for one in fresh}
-        waits |= {one.departure.item.id: one.departure for one in fresh if one.waits}
-        _show(draft, fresh, came)
-        bound |= _waited(came)
-        is_news = bool(came) or any(one.goes or _ends_a_guest(one) for one in fresh)
-        going = departures.by_turn(_next(one) for one in steps if not one.goes)
-        tally = replace(tally, shown=tally.shown.union(*tally.held_back.values()))
-    for one in departures.by_turn(map(rounds.ended, waits.values())):
-        to = departures.elsewhere(draft, one, rounds.NOBODY, rules.now)
-        if to is not None:
-            rounds.move(draft, one, to)
-        known = left[one.item.id]
-        left[one.item.id] = replace(known, to=to, why=known.why if to else Why.NO_ROOM)
-    return Settled(left=left, bound=bound | _waited(_bind(draft)))
+    line = seating.line(draft.snapshot, about.facts) if about.facts else None
+    course = _Course(draft=draft, about=about, tally=tally, line=line)
+    course.run(going)
+    if course.waits:
+        course.end_guests()
+        course.run(())
+    return Settled(left=course.left, bound=course.bound, seated=tuple(course.seated))
+
+
+@dataclass(slots=True, kw_only=True)
+class _Course:
+    """Passes that are worked out one after the other, and what has come of them."""
+
+    draft: Draft
+    about: Circumstances
+    tally: Tally
+    line: Line | None
+    left: dict[str, Left] = field(default_factory=dict)
+    bound: dict[ObjectKey, NodeName] = field(default_factory=dict)
+    seated: list[Seated] = field(default_factory=list)
+    waits: dict[str, Departure] = field(default_factory=dict)
+
+    @property
+    def rules(self) -> Rules:
+        """What rounds go by."""
+        now = rounds.as_of(self.draft.snapshot)
+        return Rules(running=self.about.running, now=now, closed=frozenset())
+
+    def run(self, going: Iterable[Departure]) -> None:
+        """Pass after pass until one changes nothing."""
+        rules, going = self.rules, list(going)
+        is_news = True
+        while is_news:
+            with self.draft.savepoint():  # what one pass promises is found anew by the next
+                seated = list(self.line.turns(self.draft)) if self.line else []
+                steps = list(rounds.of(self.draft, going, self.tally, rules))
+                came = list(_bind(self.draft))
+            fresh = [one for one in steps if one.departure.item.id not in self.waits]
+            self._note(fresh, seated, came)
+            stirs = any(one.goes or _ends_a_guest(one) for one in fresh)
+            is_news = bool(came or seated or stirs)
+            going = departures.by_turn(_next(one) for one in steps if not one.goes)
+            shown = self.tally.shown.union(*self.tally.held_back.values())
+            self.tally = replace(self.tally, shown=shown)
+
+    def _note(
+        self,
+        steps: list[Step],
+        seated: Iterable[Seated],
+        came: Iterable[tuple[GPUClaim, NodeName]],
+    ) -> None:
+        """Keep what a pass came to, and have the draft show it."""
+        self.left |= {one.departure.item.id: _left(one) for one in steps}
+        self.waits |= {one.departure.item.id: one.departure for one in steps if one.waits}
+        for one in seated:
+            seating.show(self.draft, one)
+            self.seated.append(one)
+        if self.line:
+            self.line.go(seated)
+        for step in steps:
+            if step.goes and step.to is not None:
+                rounds.move(self.draft, step.departure, step.to)
+        for claim, node in came:
+            self.draft.bind(claim, node)
+        self.bound |= _waited(came)
+
+    def end_guests(self) -> None:
+        """Have all that ends have ended: each set that waits for that goes where there is room."""
+        now = self.rules.now
+        for one in departures.by_turn(map(rounds.ended, self.waits.values())):
+            to = departures.elsewhere(self.draft, one, rounds.NOBODY, now)
+            if to is not None:
+                rounds.move(self.draft, one, to)
+            known = self.left[one.item.id]
+            self.left[one.item.id] = replace(known, to=to, why=known.why if to else Why.NO_ROOM)
 
 
 def _leaving(draft: Draft, about: Circumstances) -> tuple[list[Departure], Tally]:
@@ -126,14 +194,6 @@ def _leaving(draft: Draft, about: Circumstances) -> tuple[list[Departure], Tally
         shown=guard.told(about.binders),
     )
     return going, tally
-
-
-def _show(draft: Draft, steps: Iterable[Step], came: Iterable[tuple[GPUClaim, NodeName]]) -> None:
-    for step in steps:
-        if step.goes and step.to is not None:
-            rounds.move(draft, step.departure, step.to)
-    for claim, node in came:
-        draft.bind(claim, node)
 
 
 def _ends_a_guest(step: Step) -> bool:

@@ -105,6 +105,11 @@ class Start:
             found[name] = found.get(name, 0) + units
         return found
 
+    @property
+    def units(self) -> int:
+        """Units that it asks for, of whatever kind."""
+        return sum(self.wants.values()) + sum(self.raw.values())
+
 
 def waiting(draft: Draft) -> tuple[Start, ...]:
     """Return every start that waits, oldest first; those with something Lost before all others."""

@@ -2,23 +2,26 @@
 
 The cluster as it is with one thing changed, decided by what the binder decides by: the same walks over
 a snapshot of its own. Nothing is changed, stored or reserved, and the snapshot that was asked is
-left as it was. VMs that wait at the gate are not told of: what their launchers ask beside units is
-not known here.
+left as it was. A VM that waits at the gate is told of as long as it has no claim; else its claims are.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from gpu.model import advance, drain_plan, keeping, settling
+from gpu.model import advance, drain_plan, keeping, settling, starts
 from gpu.model.draft import Draft
 from gpu.model.drain_plan import Circumstances, Outcome
-from gpu.model.settling import Left, Why
+from gpu.model.settling import Left, Settled, Why
 from gpu.model.snapshot import Snapshot
+from gpu.model.starts import Start
 from gpu.objects.claims import GPUClaim, Phase
 from gpu.objects.meta import ObjectKey
 from gpu.objects.nodes import Node
 from gpu.units import ClassName, NodeName
+
+_HOSTNAME: Final = "kubernetes.io/hostname"
+"""Says which node it is; all other labels say what it is like."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +30,15 @@ class Fate:
 
     claim: GPUClaim
     """As it is now."""
+    why: Why
+    to: NodeName | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartFate:
+    """One VM that waits at the gate, and what becomes of it."""
+
+    start: Start
     why: Why
     to: NodeName | None = None
 
@@ -44,6 +56,10 @@ class Answer:
     """Those that wait now and would be bound."""
     held_back: int = 0
     """Sets that the guard would ask a person about."""
+    starts_let_in: tuple[StartFate, ...] = ()
+    """VMs that wait at the gate without a claim and would be let through, in their turn."""
+    starts_stuck: tuple[StartFate, ...] = ()
+    """Those that would be let through as things are, or whose class takes none any more."""
 
 
 def nodes(snapshot: Snapshot) -> frozenset[NodeName]:
@@ -110,7 +126,11 @@ def retire_class(snapshot: Snapshot, name: ClassName) -> Answer:
     if name not in snapshot.classes:
         raise KeyError(name)
     waiting = (claim for claim in snapshot.pending if claim.class_name == name)
-    return Answer(stuck=tuple(Fate(claim=claim, why=Why.CLASS_RETIRED) for claim in waiting))
+    starting = (one for one in starts.waiting(Draft.of(snapshot)) if name in one.missing)
+    return Answer(
+        stuck=tuple(Fate(claim=claim, why=Why.CLASS_RETIRED) for claim in waiting),
+        starts_stuck=tuple(StartFate(start=one, why=Why.CLASS_RETIRED) for one in starting),
+    )
 
 
 def add_nodes(snapshot: Snapshot, about: Circumstances, like: NodeName, count: int) -> Answer:
@@ -127,8 +147,11 @@ def add_nodes(snapshot: Snapshot, about: Circumstances, like: NodeName, count: i
     went = {one.set_id for one in before.left.values() if one.why in settling.GOES}
     gone = [one for one in now.left.values() if one.why in settling.GOES and one.set_id not in went]
     moved = [fate for one in gone for fate in _fates(one, to=one.to)]
-    let_in = tuple(newly(snapshot, before.bound, now.bound))
-    return Answer(movable=tuple(moved), let_in=let_in)
+    return Answer(
+        movable=tuple(moved),
+        let_in=tuple(newly(snapshot, before.bound, now.bound)),
+        starts_let_in=tuple(newly_seated(before, now)),
+    )
 
 
 def newly(
@@ -142,6 +165,14 @@ def newly(
             yield Fate(claim=claim, why=why, to=to)
 
 
+def newly_seated(before: Settled, now: Settled) -> Iterator[StartFate]:
+    """Yield the VMs that would be let through now and were not before, in their turn."""
+    known = {one.start.key for one in before.seated}
+    for one in now.seated:
+        if one.start.key not in known:
+            yield StartFate(start=one.start, why=Why.LET_IN, to=one.node)
+
+
 def _fates(left: Left, to: NodeName | None) -> Iterator[Fate]:
     return (Fate(claim=claim, why=left.why, to=to) for claim in left.claims)
 
@@ -151,9 +182,12 @@ def _copy(model: Node, number: int, known: Mapping[NodeName, Node]) -> Node:
     while name in known:
         name = f"{name}-x"
     taints = tuple(taint for taint in model.taints if taint.key not in keeping.JUDGED_ELSEWHERE)
+    labels = dict(model.meta.labels)
+    if _HOSTNAME in labels:
+        labels[_HOSTNAME] = name
     return replace(
         model,
-        meta=replace(model.meta, name=name, uid=f"{name}-uid", deleting=False),
+        meta=replace(model.meta, name=name, uid=f"{name}-uid", labels=labels, deleting=False),
         ready=True,
         cordoned=False,
         taints=taints,

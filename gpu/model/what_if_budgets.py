@@ -1,6 +1,5 @@
 """What if a budget were another: which claims it would not cover, and which waiting ones it would let in."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from gpu.model import booking, settling, tenancy, what_if
@@ -9,11 +8,10 @@ from gpu.model.drain_plan import Circumstances
 from gpu.model.settling import Why
 from gpu.model.snapshot import Memo, Snapshot
 from gpu.model.tenancy import Tree
-from gpu.model.what_if import Answer, Fate
+from gpu.model.what_if import Answer, Fate, StartFate
 from gpu.objects.claims import GPUClaim
-from gpu.objects.meta import ObjectKey
 from gpu.objects.tenants import Declared
-from gpu.units import NodeName, QuotaKey, TenantName, Units
+from gpu.units import QuotaKey, TenantName, Units
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,9 +42,11 @@ def set_budget(
     after = with_tree(snapshot, _declaring(snapshot.tree, tenant, key, to))
     was = snapshot.tree.declared(tenant).get(key)
     budget = Budget(was=was, to=to, used=Units(after.counted().used(tenant, key)))
-    before, now = _bound(snapshot, about), _bound(after, about)
+    before, now = (settling.settle(Draft.of(one), about) for one in (snapshot, after))
     stuck = tuple(
-        Fate(claim=snapshot.claims[name], why=Why.OVER_BUDGET) for name in before if name not in now
+        Fate(claim=snapshot.claims[name], why=Why.OVER_BUDGET)
+        for name in before.bound
+        if name not in now.bound
     )
     barred = {fate.claim.key for fate in stuck}
     over = tuple(
@@ -54,8 +54,16 @@ def set_budget(
         for claim in _over(after, tenant, key, budget)
         if claim.key not in barred
     )
-    let_in = tuple(what_if.newly(snapshot, before, now))
-    return budget, Answer(over=over, stuck=stuck, let_in=let_in)
+    return budget, Answer(
+        over=over,
+        stuck=stuck,
+        let_in=tuple(what_if.newly(snapshot, before.bound, now.bound)),
+        starts_let_in=tuple(what_if.newly_seated(before, now)),
+        starts_stuck=tuple(
+            StartFate(start=one.start, why=Why.OVER_BUDGET)
+            for one in what_if.newly_seated(now, before)
+        ),
+    )
 
 
 def with_tree(snapshot: Snapshot, tree: Tree) -> Snapshot:
@@ -66,10 +74,6 @@ def with_tree(snapshot: Snapshot, tree: Tree) -> Snapshot:
     own = booking.own_units(snapshot.claims.values(), snapshot.pod_units.raw, snapshot.classes)
     book.load(own)
     return replace(snapshot, tree=tree, ledger=book, memo=Memo())
-
-
-def _bound(snapshot: Snapshot, about: Circumstances) -> Mapping[ObjectKey, NodeName]:
-    return settling.settle(Draft.of(snapshot), about).bound
 
 
 def _declaring(tree: Tree, tenant: TenantName, key: QuotaKey, to: Units | None) -> Tree:

@@ -105,7 +105,7 @@ async def test_an_answer_is_no_list(client):
         pytest.param(
             f"{ROOT}/whatifs",
             {"loseNode": {"nodeName": "n1"}},
-            ["Tells", "nothing changes for any claim"],
+            ["Tells", "nothing changes for any claim or waiting VM"],
             id="what-if",
         ),
     ],
