@@ -7,14 +7,13 @@ from datetime import datetime
 from typing import Protocol
 
 from gpu import keys
-from gpu.binder import changes, conditions, delivery, news, replaying, term
+from gpu.binder import aftermath, changes, conditions, delivery, news, replaying, term
 from gpu.binder.answer_changes import Answer
 from gpu.binder.beside import Beside
 from gpu.binder.changes import (
     Attach,
     Change,
     ClaimStatus,
-    Detach,
     DropFinalizer,
     ExplainRefused,
     Place,
@@ -166,7 +165,7 @@ class Run:
         now = self.passes.clock.monotonic()
         for set_id in done.complete:
             self.passes.quarantine.accept(set_id)
-        answered = _answers(wanted, done.complete)
+        answered = aftermath.answers(wanted, done.complete)
         self.answers += answered
         # While a set asks, phases before this one leave it alone: it is theirs again.
         self.again |= bool(answered)
@@ -189,17 +188,18 @@ class Run:
             if isinstance(change, WriteSettings) and done.written[WriteSettings.__name__]:
                 self.healed = change.problem
         complete = frozenset(done.complete)
-        for change in wanted:
-            if isinstance(change, WriteRecord) and changes.set_of(change) in complete:
+        kept = [change for change in wanted if changes.set_of(change) in complete]
+        for change in kept:
+            if isinstance(change, WriteRecord):
                 self.recorded.add(change.claim.meta.uid)
                 if change.claim.meta.deleting and not change.uid:
                     self.remade.add(change.claim.meta.uid)
         self.again |= done.written[DropFinalizer.__name__] > 0
         # The usage record of a claim that was made now needs its uid.
         self.again |= done.written[CreateClaim.__name__] > 0
-        self.again |= any(_frees(it) for it in wanted if changes.set_of(it) in complete)
-        self.again |= any(_uses(it, self.told) for it in wanted if changes.set_of(it) in complete)
-        self.again |= any(self._notes_gone(it) for it in wanted if changes.set_of(it) in complete)
+        self.again |= any(map(aftermath.frees, kept))
+        self.again |= any(aftermath.uses(it, self.told) for it in kept)
+        self.again |= any(map(self._notes_gone, kept))
         # Why a start waits is told from now on: what follows may make it another reason, or another claim's too.
         self.told = {it.vmi for it in (self.course.scene.findings.waiting or {}).values()}
         # What is held back for want of the guard's leave had room then; a claim bound since may have taken it.
@@ -315,33 +315,6 @@ class Run:
             return None
         left = first - passes.clock.now()
         return passes.clock.monotonic() + max(left.total_seconds(), 0.0)
-
-
-def _answers(wanted: Iterable[Change], complete: Iterable[str]) -> Counter[str]:
-    """Count starts whose answer is stored on all of their claims, by result."""
-    stored = frozenset(complete)
-    told: dict[str, str] = {}
-    for change in wanted:
-        request = change.request if isinstance(change, Answer) else None
-        request = change.answer if isinstance(change, Place) else request
-        if request is not None and request.result and changes.set_of(change) in stored:
-            told[changes.set_of(change)] = request.result.value
-    return Counter(told.values())
-
-
-def _uses(change: Change, vms: Container[ObjectKey]) -> bool:
-    """Say whether a claim that one of these VMs uses was bound, or notes another use of it."""
-    if not isinstance(change, Place | Attach) or change.claim.attached_to is None:
-        return False
-    return ObjectKey(change.claim.meta.namespace, change.claim.attached_to.vmi) in vms
-
-
-def _frees(change: Change) -> bool:
-    """Say whether a pod that is gone is known to have ended now: the next snapshot frees its units."""
-    if isinstance(change, Attach) and change.claim.attached_to is not None:
-        open_before = {pod.uid for pod in change.claim.attached_to.pods if not pod.ended}
-        return any(pod.ended and pod.uid in open_before for pod in change.attachment.pods)
-    return isinstance(change, Detach)
 
 
 def _explanations(refused: Iterable[FailedSet], now: datetime) -> Iterator[ExplainRefused]:

@@ -1,0 +1,36 @@
+"""What the stored changes of a phase come to beyond their own objects: starts answered, units freed, others' reasons."""
+
+from collections import Counter
+from collections.abc import Container, Iterable
+
+from gpu.binder import changes
+from gpu.binder.answer_changes import Answer
+from gpu.binder.changes import Attach, Change, Detach, Place
+from gpu.objects.meta import ObjectKey
+
+
+def answers(wanted: Iterable[Change], complete: Iterable[str]) -> Counter[str]:
+    """Count starts whose answer is stored on all of their claims, by result."""
+    stored = frozenset(complete)
+    told: dict[str, str] = {}
+    for change in wanted:
+        request = change.request if isinstance(change, Answer) else None
+        request = change.answer if isinstance(change, Place) else request
+        if request is not None and request.result and changes.set_of(change) in stored:
+            told[changes.set_of(change)] = request.result.value
+    return Counter(told.values())
+
+
+def uses(change: Change, vms: Container[ObjectKey]) -> bool:
+    """Say whether a claim that one of these VMs uses was bound, or notes another use of it."""
+    if not isinstance(change, Place | Attach) or change.claim.attached_to is None:
+        return False
+    return ObjectKey(change.claim.meta.namespace, change.claim.attached_to.vmi) in vms
+
+
+def frees(change: Change) -> bool:
+    """Say whether a pod that is gone is known to have ended now: the next snapshot frees its units."""
+    if isinstance(change, Attach) and change.claim.attached_to is not None:
+        open_before = {pod.uid for pod in change.claim.attached_to.pods if not pod.ended}
+        return any(pod.ended and pod.uid in open_before for pod in change.attachment.pods)
+    return isinstance(change, Detach)
