@@ -82,7 +82,7 @@ class Course:
         if self._checker is None:
             self._checker = Checker(world=self.scene.world, ground=self.ground)
         met = tuple(self.arrivals)
-        self.arrivals.clear()
+        del self.arrivals[: len(met)]  # more may be announced meanwhile, on the event loop
         for one in met:
             self.scene = beside.count(self.scene, one)
             self._checker.beside(one)

@@ -11,6 +11,7 @@ and write at the same time; each counts what the other has planned.
 import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from gpu.binder import beside, news, opening, phases, rejection_news
 from gpu.binder.beside import Beside
@@ -19,6 +20,7 @@ from gpu.binder.changes import Change
 from gpu.binder.course import Course
 from gpu.binder.fence import Deposed
 from gpu.binder.housekeeping import Housekeeping
+from gpu.binder.news import News
 from gpu.binder.phase import Phase, Scene
 from gpu.binder.quarantine import Quarantine
 from gpu.binder.replaying import Saves
@@ -28,6 +30,7 @@ from gpu.binder.under_way import Run
 from gpu.binder.writer import ChangeWriter
 from gpu.config import Config
 from gpu.model import bind_requests
+from gpu.model.draft import Draft
 from gpu.model.ground import Ground
 from gpu.model.sightings import Sightings
 from gpu.model.snapshot import Snapshot
@@ -70,7 +73,7 @@ class Passes:
     _answers_ground: Ground = field(default_factory=Ground)
     """The same, of passes that only answer starts."""
     _deciding: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Passes decide one after the other: reading what to decide on, and each phase."""
+    """Passes decide one after the other: reading what to decide on, and each phase that wants something."""
     _running: list[Run] = field(default_factory=list)
     """Passes under way: a full one, one that only answers starts, or both."""
     _deferred: bool = False
@@ -115,21 +118,11 @@ class Passes:
         self._check_term(seen)
         now = self.clock.now()
         echo = None if forced or self.saves.asked else self._expected
-        opened = await self.in_thread(
-            lambda: None if seen == echo else opening.draft(seen, self._snapshot, self.config, now)
-        )
+        before = self.sightings
+        opened = await self.in_thread(lambda: None if seen == echo else self._open(seen, now))
         if opened is None:
             return None
-        self._expected = None
-        world, draft = opened
-        self._snapshot = draft.snapshot
-        before = self.sightings
-        self.sightings, told = await self.in_thread(
-            lambda: (
-                opening.observe(before, world, self.config.grace, now),
-                self.budget_news.of(draft.snapshot),
-            )
-        )
+        world, draft, self.sightings, told = opened
         refused = tuple(rejection_news.seen(before.rejections, self.sightings.rejections))
         for item in (*told, *refused):
             item.send(self.recorder)
@@ -155,6 +148,14 @@ class Passes:
         run.meet(met)
         return run
 
+    def _open(self, seen: World, now: datetime) -> tuple[World, Draft, Sightings, tuple[News, ...]]:
+        """Return what a pass begins with, and what is to be told of budgets. Runs in the thread."""
+        self._expected = None
+        world, draft = opening.draft(seen, self._snapshot, self.config, now)
+        self._snapshot = draft.snapshot
+        observed = opening.observe(self.sightings, world, self.config.grace, now)
+        return world, draft, observed, self.budget_news.of(draft.snapshot)
+
     async def _through(self, run: Run) -> PassReport:
         """Run the phases of a full pass, and tell what came of it."""
         course, scene = run.course, run.course.scene
@@ -172,7 +173,8 @@ class Passes:
     async def answer(self, *, forced: bool = True) -> PassReport:  # noqa: ARG002 -- as `once`
         """Answer starts that ask, and do nothing else; skipped when none does.
 
-        Raises what `once` raises. It is never held behind a full pass, but while that decides one phase.
+        Raises what `once` raises. It is never held behind a full pass, but while that decides a phase, or
+        several that want nothing and took no longer than `under_way.STRETCH` before the last.
         """
         if not self._is_asked():
             return PassReport(skipped=True)
@@ -244,10 +246,10 @@ class Passes:
         """Return what passes under way have planned and not stored yet. Ask before anything is read."""
         return beside.of(change for run in self._running for change in run.pending.values())
 
-    async def decide(self, run: Run, phase: Phase) -> tuple[Change, ...]:
-        """Have a pass decide a phase while no other decides, and every other count what it planned."""
+    async def decide(self, run: Run, left: list[Phase], began: float) -> tuple[Change, ...]:
+        """Have a pass `plan` while no other decides, and every other count what it planned."""
         async with self._deciding:
-            wanted = await self.in_thread(lambda: run.course.plan(phase))
+            wanted = await self.in_thread(lambda: run.plan(left, began))
             self.announce(run, wanted)
         return wanted
 
