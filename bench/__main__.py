@@ -31,7 +31,7 @@ def main(  # noqa: PLR0913 -- each is an option of the command line
         list[str] | None,
         typer.Argument(
             help=f"{', '.join(scenarios.PARTS)}; all of these when none is named. "
-            f"{api_scenarios.PART}: the served API. "
+            f"{', '.join(api_scenarios.PARTS)}: the served API, and of that reads and questions. "
             f"{', '.join(vm_scenarios.PARTS)}: the last is all others of VMs."
         ),
     ] = None,

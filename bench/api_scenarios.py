@@ -71,6 +71,19 @@ PLANS: Final = (
     _Read(api_stage.PLANS, "api-0000", everywhere=True),
     _Read(api_stage.PLANS, everywhere=True, widths=(1, 8), reads=20),
 )
+_ORDER: Final = {"className": class_name(0), "count": 1}
+_QUOTAS: Final = {"resourceQuotas": {keys.quota_key_of_class(class_name(0)): 1}}
+QUESTIONS: Final = {
+    "orderreviews": {"kind": "OrderReview", "spec": _ORDER},
+    "quotareviews": {"kind": "QuotaReview", "spec": _QUOTAS},
+}
+_ACCESS_REVIEW: Final = {
+    "apiVersion": "authorization.k8s.io/v1",
+    "kind": "SelfSubjectAccessReview",
+    "spec": {"resourceAttributes": {"verb": "list", "resource": "pods", "namespace": READER}},
+}
+_ACCESS_REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+"""What kube-apiserver answers itself and stores as little: what a question costs without us."""
 WHAT_IFS: Final = {
     "a node lost": {"loseNode": {"nodeName": "api-0000"}},
     "a budget lowered": {
@@ -111,13 +124,37 @@ class APIBench:
         ratio = _p99(seen) / _p99(copy)
         judged = None if read.name else BESIDE
         self.got.add(f"p99 of {read.words} ÷ a CRD's, {about}", "", [ratio], goal=judged)
-        if read.everywhere:
+        if read.everywhere and read.plural != api_stage.PLANS:
             return
-        alone, spent = await self._timed(self.stage.direct, read.path(ours), width)
-        self._add(f"{read.words}, direct, {about}", alone)
-        self._cpu(f"{read.words}, direct, {about}", alone, spent)
-        core = len(alone.seconds) / spent if spent else 0.0
-        self.got.add(f"{read.words}, direct, for each core, {about}", "1/s", [core], goal=CORE)
+        direct = self.stage.masters if read.everywhere else self.stage.direct
+        alone, spent = await self._timed(direct, read.path(ours), width, read.reads)
+        self._direct(read.words, about, alone, spent, None if read.everywhere else CORE)
+
+    async def questions(self) -> None:
+        """What is posted and answered, beside a question that kube-apiserver answers itself."""
+        for plural, asked in QUESTIONS.items():
+            body = json.dumps({"apiVersion": _VERSION, **asked}).encode()
+            for width in WIDTHS:
+                await self._question(f"POST {plural}", ours(plural, READER), body, width)
+
+    async def _question(self, words: str, path: str, body: bytes, width: int) -> None:
+        about, through = f"{width} in flight", self.stage.through
+        own = json.dumps(_ACCESS_REVIEW).encode()
+        beside, _ = await self._timed(through, _ACCESS_REVIEWS, width, body=own)
+        self._add(f"{words}, kube-apiserver's own question, {about}", beside)
+        seen, spent = await self._timed(through, path, width, body=body)
+        self._add(f"{words}, {about}", seen)
+        self._cpu(f"{words}, {about}", seen, spent)
+        alone, spent = await self._timed(self.stage.direct, path, width, body=body)
+        self._direct(words, about, alone, spent)
+
+    def _direct(
+        self, words: str, about: str, took: Took, spent: float, goal: Goal | None = None
+    ) -> None:
+        self._add(f"{words}, direct, {about}", took)
+        self._cpu(f"{words}, direct, {about}", took, spent)
+        core = len(took.seconds) / spent if spent else 0.0
+        self.got.add(f"{words}, direct, for each core, {about}", "1/s", [core], goal=goal)
 
     def _add(self, name: str, took: Took, goal: Goal | None = None) -> None:
         self.got.add(name, "ms", stats.ms(took.seconds), goal=goal)
@@ -127,15 +164,15 @@ class APIBench:
         self.got.add(f"{name}: CPU of the process", "ms", [1000 * spent / len(took.seconds)])
 
     async def _timed(
-        self, aim: Aim, path: str, width: int, most: int | None = None
+        self, aim: Aim, path: str, width: int, most: int | None = None, body: bytes = b""
     ) -> tuple[Took, float]:
-        """Read a path, connections open and warm; returns what it took and the product's CPU seconds."""
+        """Read or post, connections open and warm; returns what it took and the product's CPU seconds."""
         pid = self.stage.base.process.pid
         async with load.connected(aim, width) as pool:
-            await pool.reads(path, width)
+            await pool.reads(path, width, body)
             before = scrape.cpu_seconds(pid)
             count = max(min(self.scale.reads, most or self.scale.reads), width * _TURNS)
-            took = await pool.reads(path, count)
+            took = await pool.reads(path, count, body)
             return took, scrape.cpu_seconds(pid) - before
 
     async def plans(self) -> None:
@@ -165,14 +202,9 @@ class APIBench:
         self.say(f"{about}, direct")
         names = [api_stage.TENANTS[index % len(api_stage.TENANTS)] for index in range(count)]
         paths = [f"{ours('gpuoffers', name)}{fan.STREAMING}" for name in names]
-        aim = Aim(
-            url=self.stage.direct.url,
-            tls=self.stage.direct.tls,
-            headers={"X-Remote-User": "bench", "X-Remote-Group": "system:masters"},
-        )
         loop = asyncio.get_running_loop()
         memory = scrape.memory_mib(pid)
-        async with fan.watching(aim, paths) as watchers:
+        async with fan.watching(self.stage.masters, paths) as watchers:
             await asyncio.sleep(_REST)
             each = (scrape.memory_mib(pid) - memory) * 1024 / count
             self.got.add(f"memory of one watch, {about}", "KiB", [each])
@@ -223,11 +255,17 @@ def _p99(took: Took) -> float:
     return stats.percentile(took.seconds, 0.99)
 
 
+NODES: Final = (200, 1000)
+WHOLE, READS_ALONE = "api", "api-reads"
+PARTS: Final = (WHOLE, READS_ALONE)
+"""The second is of the first what is read and asked with many nodes: a few minutes instead of many."""
+
+
 async def measure(
     scale: Scale, say: Say, got: Collected, remarks: list[str], parts: Sequence[str]
 ) -> None:
     """Measure the API on a plane of its own, at both sizes; nothing unless it is named."""
-    if PART not in parts:
+    if not set(PARTS) & set(parts):
         return
     fan.allow_connections()
     few, many = NODES
@@ -235,20 +273,21 @@ async def measure(
     async with api_stage.api_stage(few, api_stage.CLAIMS) as stage:
         say(f"ready; logs lie in {stage.base.cp.directory}, kept if anything fails")
         bench = APIBench(stage=stage, scale=scale, say=say, got=got)
-        await bench.starts()
+        if WHOLE in parts:
+            await bench.starts()
         await stage.copy()
-        await bench.reads(few)
+        if WHOLE in parts:
+            await bench.reads(few)
         say(f"{many:,} nodes")
         await stage.grow(many)
         await stage.copy([api_stage.PLANS])
         await bench.reads(many, READS + PLANS)
+        await bench.questions()
         await bench.plans()
-        await bench.watches()
+        if WHOLE in parts:
+            await bench.watches()
     remarks += _REMARKS
 
-
-NODES: Final = (200, 1000)
-PART: Final = "api"
 
 _REMARKS: Final = (
     (

@@ -46,6 +46,8 @@ class APIStage:
     """The same as the administrator."""
     direct: Aim
     """The product itself, as kube-apiserver asks it for that person."""
+    masters: Aim
+    """The same for the administrator."""
 
     async def grow(self, nodes: int) -> None:
         """Have so many nodes."""
@@ -101,20 +103,19 @@ async def api_stage(nodes: int, claims: int) -> AsyncIterator[APIStage]:
         yield made
 
 
-def _aims(cp: plane.ControlPlane, url: str) -> tuple[Aim, Aim, Aim]:
+def _aims(cp: plane.ControlPlane, url: str) -> tuple[Aim, Aim, Aim, Aim]:
     user, groups = f"somebody@{READER}", (tenants.group(READER), "system:authenticated")
     accept = {"Accept": "application/json", "User-Agent": "bench"}
     admin = _tls(cp.pki.serving_ca, cp.pki.pair(plane.ADMIN))
     acting = {"Impersonate-User": user, "Impersonate-Group": groups[0]}
     proxied = {"X-Remote-User": user, "X-Remote-Group": groups[0]}
+    proxy = _tls(cp.pki.ext_ca, cp.pki.front_proxy_client)
+    masters = {"X-Remote-User": "bench", "X-Remote-Group": "system:masters"}
     return (
         Aim(url=cp.server, tls=admin, headers={**accept, **acting}),
         Aim(url=cp.server, tls=admin, headers=accept),
-        Aim(
-            url=url,
-            tls=_tls(cp.pki.ext_ca, cp.pki.front_proxy_client),
-            headers={**accept, **proxied},
-        ),
+        Aim(url=url, tls=proxy, headers={**accept, **proxied}),
+        Aim(url=url, tls=proxy, headers={**accept, **masters}),
     )
 
 

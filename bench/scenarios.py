@@ -307,7 +307,7 @@ ALONE: Final = ("model", "lag")
 """Parts that need no control plane."""
 PARTS: Final = (*ALONE, "orders", "scheduler", "policies", "waiting", "passes")
 """What is measured when nobody names parts."""
-ALL_PARTS: Final = (*PARTS, api_scenarios.PART, *vm_scenarios.PARTS)
+ALL_PARTS: Final = (*PARTS, *api_scenarios.PARTS, *vm_scenarios.PARTS)
 
 _NEW_CLASS: Final = (
     "watch, pass, settings written, policies: from the POST to the first pod refused"

@@ -3,7 +3,7 @@
 import pytest
 from typer.testing import CliRunner
 
-from bench import scenarios, vm_scenarios, vms
+from bench import api_scenarios, scenarios, vm_scenarios, vms
 from bench.__main__ import app
 from bench.figures import Collected
 from bench.vms import Lives, Start, Step
@@ -125,8 +125,8 @@ def test_our_share_without_what_kubevirt_takes_to_list_a_launcher():
     assert vm_scenarios.share_of(starts(3.0), found) == pytest.approx(50)
 
 
-@pytest.mark.parametrize("name", [*vm_scenarios.PARTS])
-def test_parts_of_vms_are_measured_by_name_alone(name):
+@pytest.mark.parametrize("name", [*vm_scenarios.PARTS, *api_scenarios.PARTS])
+def test_parts_that_take_long_are_measured_by_name_alone(name):
     assert name not in scenarios.PARTS
     assert name in scenarios.ALL_PARTS
 
