@@ -82,8 +82,13 @@ class _Process(NamedTuple):
         return self._status("State").startswith("T")
 
     def is_stopped_again(self) -> bool:
-        """Say whether a test stopped it while we had: the signal waits, and our SIGCONT would discard it."""
-        return bool(int(self._status("ShdPnd") or "0", 16) & 1 << (signal.SIGSTOP - 1))
+        """Say whether a test stopped it while we had: the signal waits, and our SIGCONT would discard it.
+
+        Where it is not stopped yet the one that waits is ours: who has a child that is about to run a
+        program (vfork) stops once the child does, and would be stopped for good.
+        """
+        waits = int(self._status("ShdPnd") or "0", 16) & 1 << (signal.SIGSTOP - 1)
+        return self.is_stopped() and bool(waits)
 
     def _status(self, name: str) -> str:
         with contextlib.suppress(OSError):
