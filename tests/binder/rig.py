@@ -99,6 +99,17 @@ class Rig:
                 return reports
         raise AssertionError(f"still writing after {most} passes: {reports[-1]}")
 
+    async def until_echo(self, most: int = 20) -> list[PassReport]:
+        """Run passes as their own events bring them, until these are only an echo; returns those that ran."""
+        reports: list[PassReport] = []
+        for _ in range(most):
+            self.window.show()
+            report = await self.passes.once(forced=False)
+            if report.skipped:
+                return reports
+            reports.append(report)
+        raise AssertionError(f"not only an echo after {most} passes: {reports[-1]}")
+
     def next_leader(self, **more: Any) -> "Rig":
         """A new leader of the same cluster, one term higher, that remembers nothing."""
         return replace(self, term=self.term + 1, hold=Hold(), **more)

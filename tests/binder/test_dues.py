@@ -64,17 +64,6 @@ def stands(rig, name="x"):
     )
 
 
-async def until_skipped(rig):
-    """Run passes as their own events bring them: until all that the watch shows is an echo."""
-    reports = []
-    for _ in range(20):
-        rig.window.show()
-        reports.append(await rig.passes.once(forced=False))
-        if reports[-1].skipped:
-            return reports[:-1]
-    raise AssertionError(f"still not only an echo: {reports[-1]}")
-
-
 @dataclass(frozen=True)
 class Case:
     objects: dict[str, Any]
@@ -199,7 +188,7 @@ CASES = {
 async def test_a_pass_comes_at_its_end_and_acts_upon_it(name):
     case = CASES[name]
     rig = a_rig(case.config, **case.objects)
-    report = (await until_skipped(rig))[-1]
+    report = (await rig.until_echo())[-1]
     assert case.seen(rig) == case.before
     assert report.due is not None
     assert 0 <= report.due - case.ends < 1, "in that second, and never early"

@@ -1,8 +1,14 @@
-"""A pass that gives units back asks for another one: its own events are an echo to the loop."""
+"""A pass after which more can be done asks for another one: its own events are an echo to the loop."""
 
+from dataclasses import replace
+
+from gpu.config import Config
 from gpu.objects import kinds
-from tests.binder import interrupting, raws
+from gpu.objects.meta import ObjectKey
+from gpu.settings import RawNames
+from tests.binder import gated, interrupting, raws
 from tests.binder.interrupting import OURS, Case, held, used, vmi
+from tests.binder.rig import Rig
 
 
 async def test_units_of_a_pod_now_known_to_have_ended_are_offered_at_once():
@@ -40,3 +46,16 @@ async def test_a_claim_given_back_is_two_writes_and_two_passes_from_the_next_hol
         ("patch", "GPUClaim tenant-a/x", None),
         ("patch", "GPUClaim tenant-a/next", "status"),
     ]
+
+
+async def test_a_start_by_a_raw_name_is_let_through_once_settings_that_allow_it_are_stored():
+    rig = Rig(config=replace(Config(), raw_names=RawNames.ALLOWED))
+    rig.store(
+        classes=[raws.a_class()],
+        nodes=[raws.a_node()],
+        namespaces=[raws.a_tenant("tenant-root"), raws.a_tenant()],
+        **gated.a_start(asks=1),
+    )
+    await rig.until_echo()
+    launcher = rig.cluster._objects[kinds.PODS][ObjectKey("tenant-a", "pod-vm")]
+    assert not launcher["spec"].get("schedulingGates")

@@ -82,7 +82,7 @@ async def test_once_it_is_answered_it_is_as_any_other():
         await rig.once()
     mend()
     rig.clock.advance(5)
-    reports = await rig.until_still()
+    reports = [await rig.once(), *await rig.until_echo()]
     assert rig.placed()["tenant-a/x"] == "n1"
     assert (reports[-1].quarantined, reports[-1].unanswered) == (0, 0)
     assert told(rig)["status"] == "True"
