@@ -4,17 +4,16 @@ from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Protocol
+from typing import Final, Protocol
 
 from gpu import keys
-from gpu.binder import changes, conditions, delivery, news, replaying, term
+from gpu.binder import aftermath, changes, conditions, delivery, news, replaying, term
 from gpu.binder.answer_changes import Answer
 from gpu.binder.beside import Beside
 from gpu.binder.changes import (
     Attach,
     Change,
     ClaimStatus,
-    Detach,
     DropFinalizer,
     ExplainRefused,
     Place,
@@ -42,6 +41,9 @@ from gpu.objects.meta import ObjectKey
 from gpu.ports import Clock, Outcome, Recorder
 from gpu.reading import InThread
 
+STRETCH: Final = 0.002
+"""Seconds of planning after which no further phase is planned before others had their turn to decide."""
+
 
 class Among(Protocol):
     """What a pass needs of the leadership it is one of: `run_pass.Passes`."""
@@ -54,8 +56,8 @@ class Among(Protocol):
     sightings: Sightings
     in_thread: InThread
 
-    async def decide(self, run: "Run", phase: Phase) -> tuple[Change, ...]:
-        """Have a pass decide a phase while no other decides, and every other count what it planned."""
+    async def decide(self, run: "Run", left: list[Phase], began: float) -> tuple[Change, ...]:
+        """Have a pass `plan` while no other decides, and every other count what it planned."""
 
     def puts_off(self) -> bool:
         """Say whether what may wait is put off in this pass; asked once, when it would have its turn."""
@@ -91,6 +93,8 @@ class Run:
     refused: int = 0
     """Launchers that were first seen to be refused."""
     spent: dict[str, Spent] = field(default_factory=dict)
+    decided: float = 0.0
+    """When the last phase was planned, in seconds of the monotonic clock."""
     written: Counter[str] = field(default_factory=Counter)
     failed: list[Failed] = field(default_factory=list)
     recorded: set[str] = field(default_factory=set)
@@ -112,10 +116,13 @@ class Run:
 
     async def phases(self, began: Scene) -> None:
         """Run every phase that is wanted. A pass that crashes is saved."""
+        left = list(self.table)
         try:
-            for phase in self.table:
-                if self.course.wants(phase) and not self._puts_off(phase):
-                    await self.phase(phase)
+            while left:
+                if self.course.wants(left[0]) and not self._puts_off(left[0]):
+                    await self._stretch(left)
+                else:
+                    left.pop(0)
         except Deposed:
             raise
         except Exception as error:
@@ -124,28 +131,58 @@ class Run:
 
     def _puts_off(self, phase: Phase) -> bool:
         """Say whether a phase is left to a later pass, which then has to come; all that may wait or none."""
-        if not phase.may_wait or self.course.problem:
-            return False
-        if self.put_off is None:
+        if self._is_to_be_asked(phase):
             self.put_off = self.passes.puts_off()
             self.again |= self.put_off
-        return self.put_off
+        return phase.may_wait and not self.course.problem and bool(self.put_off)
 
-    async def phase(self, phase: Phase) -> None:
-        """Decide a phase, write what it wants, and draw from what came of it."""
+    def _is_to_be_asked(self, phase: Phase) -> bool:
+        """Say whether it is not known yet if a phase is put off. The watch tells, on the event loop."""
+        return phase.may_wait and not self.course.problem and self.put_off is None
+
+    async def _stretch(self, left: list[Phase]) -> None:
+        """Decide phases until one wants something, write that, and draw from what came of it."""
         clock = self.passes.clock
-        began = clock.monotonic()
-        wanted = await self.passes.decide(self, phase)
-        decided = clock.monotonic()
+        wanted = await self.passes.decide(self, left, clock.monotonic())
         try:
             done = await self._deliver(wanted)
             self._settle(done, wanted)
             await self._explain(done)
         finally:
             self.passes.done(self)
-        self.spent[phase.name] = Spent(
-            deciding=decided - began, writing=clock.monotonic() - decided
-        )
+        name = self.course.legs[-1].phase
+        self.spent[name] = replace(self.spent[name], writing=clock.monotonic() - self.decided)
+
+    def plan(self, left: list[Phase], began: float) -> tuple[Change, ...]:
+        """Plan the first of these phases, and those behind it until one wants something written.
+
+        Takes what it planned off the list; what the last of them came to is still to be drawn. Most
+        phases of most passes want nothing, and to hand each to the thread takes longer than to decide it
+        in a small house; in a large one others wait to decide. `began` is when the pass came to them.
+        Runs in the thread.
+        """
+        clock, self.decided = self.passes.clock, began
+        # What it waited for its turn was others' time: that is no reason to let them go first again.
+        until = clock.monotonic() + STRETCH
+        while True:
+            phase = left.pop(0)
+            wanted = self.course.plan(phase)
+            before, self.decided = self.decided, clock.monotonic()
+            self.spent[phase.name] = Spent(deciding=self.decided - before)
+            if wanted or self.decided >= until or not self._goes_on(left):
+                return wanted
+            self._draw()
+
+    def _goes_on(self, left: list[Phase]) -> bool:
+        """Say whether the next phase can be planned at once; those that have no turn go off the list."""
+        while left:
+            if self.course.wants(left[0]):
+                if self._is_to_be_asked(left[0]):
+                    return False
+                if not self._puts_off(left[0]):
+                    return True
+            left.pop(0)
+        return False
 
     async def _deliver(self, wanted: Iterable[Change]) -> Delivered:
         passes = self.passes
@@ -166,7 +203,7 @@ class Run:
         now = self.passes.clock.monotonic()
         for set_id in done.complete:
             self.passes.quarantine.accept(set_id)
-        answered = _answers(wanted, done.complete)
+        answered = aftermath.answers(wanted, done.complete)
         self.answers += answered
         # While a set asks, phases before this one leave it alone: it is theirs again.
         self.again |= bool(answered)
@@ -189,19 +226,19 @@ class Run:
             if isinstance(change, WriteSettings) and done.written[WriteSettings.__name__]:
                 self.healed = change.problem
         complete = frozenset(done.complete)
-        for change in wanted:
-            if isinstance(change, WriteRecord) and changes.set_of(change) in complete:
+        kept = [change for change in wanted if changes.set_of(change) in complete]
+        for change in kept:
+            if isinstance(change, WriteRecord):
                 self.recorded.add(change.claim.meta.uid)
                 if change.claim.meta.deleting and not change.uid:
                     self.remade.add(change.claim.meta.uid)
         self.again |= done.written[DropFinalizer.__name__] > 0
         # The usage record of a claim that was made now needs its uid.
         self.again |= done.written[CreateClaim.__name__] > 0
-        self.again |= any(_frees(it) for it in wanted if changes.set_of(it) in complete)
-        self.again |= any(_uses(it, self.told) for it in wanted if changes.set_of(it) in complete)
-        self.again |= any(self._notes_gone(it) for it in wanted if changes.set_of(it) in complete)
-        # Why a start waits is told from now on: what follows may make it another reason, or another claim's too.
-        self.told = {it.vmi for it in (self.course.scene.findings.waiting or {}).values()}
+        self.again |= any(map(aftermath.frees, kept))
+        self.again |= any(aftermath.uses(it, self.told) for it in kept)
+        self.again |= any(map(self._notes_gone, kept))
+        self._tell_waiting()
         # What is held back for want of the guard's leave had room then; a claim bound since may have taken it.
         is_held_back = self.course.scene.findings.sets_held_back > 0
         self.again |= is_held_back and done.written[Place.__name__] > 0
@@ -218,6 +255,15 @@ class Run:
         counted = self.passes.sightings.absent
         noted = (pod.uid for pod in change.attachment.pods if not pod.ended)
         return any(uid not in counted and (namespace, uid) not in there for uid in noted)
+
+    def _draw(self) -> None:
+        """Draw from a phase that wanted nothing. Runs in the thread."""
+        self.course.settle(())
+        self._tell_waiting()
+
+    def _tell_waiting(self) -> None:
+        # Why a start waits is told from now on: what follows may make it another reason, or another claim's too.
+        self.told = {it.vmi for it in (self.course.scene.findings.waiting or {}).values()}
 
     async def _explain(self, done: Delivered) -> None:
         """Say on each claim whose placement was refused that it was; a refusal of that is let be."""
@@ -317,33 +363,6 @@ class Run:
             return None
         left = first - passes.clock.now()
         return passes.clock.monotonic() + max(left.total_seconds(), 0.0)
-
-
-def _answers(wanted: Iterable[Change], complete: Iterable[str]) -> Counter[str]:
-    """Count starts whose answer is stored on all of their claims, by result."""
-    stored = frozenset(complete)
-    told: dict[str, str] = {}
-    for change in wanted:
-        request = change.request if isinstance(change, Answer) else None
-        request = change.answer if isinstance(change, Place) else request
-        if request is not None and request.result and changes.set_of(change) in stored:
-            told[changes.set_of(change)] = request.result.value
-    return Counter(told.values())
-
-
-def _uses(change: Change, vms: Container[ObjectKey]) -> bool:
-    """Say whether a claim that one of these VMs uses was bound, or notes another use of it."""
-    if not isinstance(change, Place | Attach) or change.claim.attached_to is None:
-        return False
-    return ObjectKey(change.claim.meta.namespace, change.claim.attached_to.vmi) in vms
-
-
-def _frees(change: Change) -> bool:
-    """Say whether a pod that is gone is known to have ended now: the next snapshot frees its units."""
-    if isinstance(change, Attach) and change.claim.attached_to is not None:
-        open_before = {pod.uid for pod in change.claim.attached_to.pods if not pod.ended}
-        return any(pod.ended and pod.uid in open_before for pod in change.attachment.pods)
-    return isinstance(change, Detach)
 
 
 def _explanations(refused: Iterable[FailedSet], now: datetime) -> Iterator[ExplainRefused]:
