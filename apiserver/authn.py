@@ -19,7 +19,7 @@ import structlog
 from cryptography import x509
 from multidict import CIMultiDictProxy
 
-from apiserver import tls
+from apiserver import audit, tls
 from apiserver.authz import Reviewer
 from apiserver.identity import NOBODY, User
 from apiserver.request_metrics import RequestMetrics
@@ -155,7 +155,7 @@ class Authenticator:
         loop = asyncio.get_running_loop()
         begun, code = loop.time(), "<error>"
         try:
-            answer = await self._reviewer.create(TOKEN_REVIEWS, body)
+            answer = await self._reviewer.create(TOKEN_REVIEWS, body, audit_id=audit.CURRENT.get())
             code = "201"
             return answer
         finally:

@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import structlog
 
+from apiserver import audit
 from apiserver.identity import User
 from apiserver.request_metrics import RequestMetrics
 from apiserver.verdicts import Verdicts
@@ -29,8 +30,8 @@ log = structlog.get_logger(__name__)
 class Reviewer(Protocol):
     """Whoever answers TokenReviews and SubjectAccessReviews: kube-apiserver."""
 
-    async def create(self, kind: Kind, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Post a review; returns it with its status."""
+    async def create(self, kind: Kind, body: Mapping[str, Any], *, audit_id: str) -> dict[str, Any]:
+        """Post a review for the request with an audit id; returns it with its status."""
 
 
 class Verdict(NamedTuple):
@@ -87,8 +88,9 @@ class Authorizer:
         begun, code = loop.time(), "<error>"
         try:
             async with asyncio.timeout(self._deadline):
+                asked, audit_id = review(user, attributes), audit.CURRENT.get()
                 answer = await self._reviewer.create(
-                    SUBJECT_ACCESS_REVIEWS, review(user, attributes)
+                    SUBJECT_ACCESS_REVIEWS, asked, audit_id=audit_id
                 )
             code = "201"
         finally:

@@ -14,7 +14,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 from multidict import CIMultiDictProxy
 
-from apiserver import appkeys
+from apiserver import appkeys, audit
 from apiserver.appkeys import Services
 from apiserver.identity import User
 from apiserver.lanes import Lane
@@ -46,7 +46,7 @@ async def finish_headers(request: web.Request, response: web.StreamResponse) -> 
     headers.popall("Server", None)
     headers.setdefault("Cache-Control", NO_CACHE)
     headers.setdefault("X-Content-Type-Options", "nosniff")
-    headers["Audit-ID"] = request.get(appkeys.AUDIT_ID, "")
+    headers[audit.HEADER] = request.get(appkeys.AUDIT_ID, "")
     if request.app[appkeys.SERVICES].health.draining:
         # A connection kept open leads here after the listener is closed, and a POST is not tried again.
         response.force_close()
@@ -66,8 +66,9 @@ def error_response(error: StatusError) -> web.Response:
 @web.middleware
 async def observe(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Give the request its audit id; count it and log it when it ends."""
-    given = _NOT_PRINTED.sub("", request.headers.get("Audit-ID", ""))[:_MOST_ID]
-    request[appkeys.AUDIT_ID] = given or str(uuid.uuid4())
+    given = _NOT_PRINTED.sub("", request.headers.get(audit.HEADER, ""))[:_MOST_ID]
+    audit_id = request[appkeys.AUDIT_ID] = given or str(uuid.uuid4())
+    audit.CURRENT.set(audit_id)
     begun = asyncio.get_running_loop().time()
     code, response = _GONE, None
     try:

@@ -7,6 +7,7 @@ the client was made with another) and raises ApiError.
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any, Final, Self, Unpack
 
 from gpu import ports
@@ -24,6 +25,7 @@ WATCH_SECONDS: Final = 300
 IDLE: Final = 100.0
 """Seconds of silence after which a watch counts as cut; bookmarks come every 60 to 75 s."""
 
+AUDIT_ID: Final = "Audit-ID"
 _METHODS: Final = {
     "get": "GET",
     "list": "GET",
@@ -281,6 +283,8 @@ class Client:
             content_type=content_type,
             deadline=how.get("deadline"),
         )
+        if audit_id := how.get("audit_id"):
+            request = replace(request, headers=(*request.headers, (AUDIT_ID, audit_id)))
         return wire.decode_object((await self._session.expect(request)).body)
 
     def _request(

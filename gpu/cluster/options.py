@@ -50,6 +50,8 @@ class WriteOptions(TypedDict, total=False):
     field_manager: str | None
     dry_run: bool
     deadline: float | None
+    audit_id: str
+    """Of the request that this one is made for; none of its own is made up for it then."""
 
 
 class UpdateOptions(WriteOptions, total=False):

@@ -108,11 +108,13 @@ class FakeReviewer:
     def __init__(self, answer: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> None:
         self.answer = answer
         self.posted: list[Mapping[str, Any]] = []
+        self.audit_ids: list[str] = []
         self.delay = 0.0
         self.error: Exception | None = None
 
-    async def create(self, kind, body):
+    async def create(self, kind, body, *, audit_id):
         self.posted.append({"kind": kind.kind, **body["spec"]})
+        self.audit_ids.append(audit_id)
         await asyncio.sleep(self.delay)
         if self.error is not None:
             raise self.error

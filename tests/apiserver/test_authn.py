@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from apiserver import authn, tls
+from apiserver import audit, authn, tls
 from apiserver.authn import Authenticator, Deadlines
 from apiserver.identity import NOBODY, User
 from apiserver.trust import Proxy, Trust
@@ -183,6 +183,7 @@ async def test_a_user_without_groups_is_authenticated():
 
 
 async def test_a_good_token_is_its_user_and_is_asked_once():
+    audit.CURRENT.set("abc")
     reviewer = fakes.FakeReviewer(lambda spec: TOKENS[spec["token"]])
     reviewer.delay = 0.01
     found = an_authenticator(reviewer=reviewer)
@@ -190,6 +191,7 @@ async def test_a_good_token_is_its_user_and_is_asked_once():
     users = await asyncio.gather(*(found.identify(sent, None) for _ in range(20)))
     assert set(users) == {User("bot", uid="1", groups=("bots", "system:authenticated"))}
     assert len(reviewer.posted) == 1
+    assert reviewer.audit_ids == ["abc"]
 
 
 @pytest.mark.parametrize("value", ["Bearer bad", "Bearer ", "Basic abc", "Bearer"])

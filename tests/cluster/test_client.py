@@ -146,6 +146,16 @@ async def test_impersonation_goes_with_every_request_and_not_with_the_original(s
     assert "Impersonate-User" not in plain.headers
 
 
+async def test_what_is_made_for_a_request_bears_its_audit_id(server):
+    server.others += [refused(201, {})] * 2
+    async with server.client() as api:
+        await api.create(kinds.NODES, {"metadata": {"name": "n"}}, audit_id="abc")
+        await api.create(kinds.NODES, {"metadata": {"name": "n"}})
+    for_one, plain = server.requests
+    assert for_one.headers["Audit-ID"] == "abc"
+    assert "Audit-ID" not in plain.headers
+
+
 async def test_a_refused_connection_was_not_sent():
     access = credentials.fixed("http://127.0.0.1:9")
     async with client.Client(access) as api:

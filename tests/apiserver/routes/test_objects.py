@@ -8,6 +8,8 @@ import yaml
 from yarl import URL
 
 from apiserver.appkeys import Limits
+from apiserver.authz import Authorizer
+from apiserver.identity import User
 from apiserver.routes import answers
 from apiserver.wire.values import yaml_text
 from gpu import keys
@@ -243,6 +245,16 @@ async def test_every_answer_has_its_headers_and_names_no_software(client):
 async def test_an_audit_id_is_made_where_none_is_sent_and_never_twice(client):
     ids = {(await client.get("/apis")).headers["Audit-ID"] for _ in range(3)}
     assert len(ids) == 3
+
+
+async def test_a_review_bears_the_audit_id_of_the_request_that_it_was_made_for(serve, face):
+    reviewer = fakes.FakeReviewer(lambda _: {"allowed": True})
+    face.access.require = Authorizer(reviewer).require
+    face.identity.user = User("somebody")
+    client = await serve(face)
+    asked = [await client.get(A, headers={"Audit-ID": "abc"}), await client.get("/apis")]
+    assert reviewer.audit_ids == [one.headers["Audit-ID"] for one in asked]
+    assert reviewer.audit_ids[0] == "abc"
 
 
 async def test_a_large_list_is_compressed_for_those_who_ask(serve):
