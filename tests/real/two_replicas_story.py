@@ -22,7 +22,7 @@ DELAY = 4.0
 """Seconds from red readiness to the closing of the listener."""
 WAITS = 3.0
 """Seconds that a list waits for a version that never comes."""
-READERS, WATCHERS = 6, 4
+READERS, ASKERS, WATCHERS = 6, 2, 4
 SECONDS = 40.0
 """The namespace controller looks after 5, 15 and 35 s while it cannot ask for a kind: three looks, one of which must do."""
 
@@ -116,6 +116,7 @@ class Crowd:
             self.tls[base].load_cert_chain(pair.crt, pair.key)
         self.through, self.direct = self.tls
         self.statuses = []
+        self.answers = []
 
     @staticmethod
     def at(site):
@@ -132,25 +133,59 @@ class Crowd:
         while True:
             self.statuses.append((await self.read(self.through))[0])
 
-    async def watches(self, base):
+    async def asks_on(self):
+        """Ask what no client and no proxy sends twice by itself."""
+        path = f"{self.through}{sites.CATALOG}/namespaces/tenant-load/orderreviews"
+        body = {"spec": {"className": "h100", "count": 1}}
+        while True:
+            async with self.session.post(path, json=body, ssl=self.tls[self.through]) as answer:
+                self.answers.append((answer.status, await answer.read()))
+
+    async def watches(self, base, query="?watch=true&timeoutSeconds=300"):
         """Watch to the end; an end that is none of HTTP's raises."""
-        async with self.get(base, "?watch=true&timeoutSeconds=300") as answer:
-            return [json.loads(line)["type"] async for line in answer.content]
+        async with self.get(base, query) as answer:
+            return [json.loads(line) async for line in answer.content]
+
+    async def goes_on(self, events):
+        """Watch on from where a watch ended; what comes first."""
+        version = events[-1]["object"]["metadata"]["resourceVersion"]
+        query = f"?watch=true&timeoutSeconds=60&resourceVersion={version}"
+        async with self.get(self.through, query) as answer:
+            event = json.loads(await answer.content.readline())
+        return event["type"], event["object"]["metadata"]["name"]
 
     async def is_ready(self):
         async with self.get(self.direct, path="/readyz") as answer:
             return answer.status == 200
 
 
-async def test_with_one_of_two_that_leaves_under_load(site):
-    """Readiness goes first, what is under way is finished, watches end as they do, and the other takes over."""
+async def takes_its_leave(site):
+    """Have the second replica take its time to leave, and a tenant whose offers are shown."""
     await site.product.stop(SECOND)
     await site.product.start(SECOND, flags=(*sites.FAST, f"--shutdown-delay={DELAY}"))
     await site.tenant("tenant-load")
     await site.shown("tenant-load", "h100")
+
+
+def kinds_of(events):
+    return {event["type"] for event in events}
+
+
+async def go_on(site, crowd, ended):
+    """Every watch that ended goes on at the one that is left: no 410, nothing told again, nothing missed."""
+    watching = [asyncio.ensure_future(crowd.goes_on(events)) for events in ended]
+    await site.offer("late", "nvidia.com/LATE")
+    found = await asyncio.wait_for(asyncio.gather(*watching), 60)
+    assert found == [("ADDED", "late")] * len(ended)
+
+
+async def test_with_one_of_two_that_leaves_under_load(site):
+    """Readiness goes first, what is under way is finished, watches end as they do, and the other takes over."""
+    await takes_its_leave(site)
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
         crowd = Crowd(site, session)
-        readers = [asyncio.ensure_future(crowd.reads_on()) for _ in range(READERS)]
+        works = [crowd.reads_on] * READERS + [crowd.asks_on] * ASKERS
+        load = [asyncio.ensure_future(work()) for work in works]
         watchers = [asyncio.ensure_future(crowd.watches(crowd.direct)) for _ in range(WATCHERS)]
         others = [asyncio.ensure_future(crowd.watches(crowd.through)) for _ in range(4 * WATCHERS)]
         await sites.until(lambda: asyncio.sleep(0, len(crowd.statuses) > READERS), 30, "load")
@@ -173,18 +208,24 @@ async def test_with_one_of_two_that_leaves_under_load(site):
             await crowd.read(crowd.direct)
         await asyncio.wait_for(leaving, 30)
         ends = await asyncio.wait_for(asyncio.gather(*watchers), 30)
-        assert [set(events) for events in ends] == [{"ADDED"}] * WATCHERS
-        before = len(crowd.statuses)
-        await sites.until(lambda: asyncio.sleep(0, len(crowd.statuses) > before + 50), 60, "reads")
+        assert [kinds_of(events) for events in ends] == [{"ADDED"}] * WATCHERS
+        before = len(crowd.statuses), len(crowd.answers)
+
+        async def more():
+            return len(crowd.statuses) > before[0] + 50 and len(crowd.answers) > before[1] + 10
+
+        await sites.until(more, 60, "reads and answers")
 
         async def ended_through():
             return [one for one in others if one.done()]
 
         ended = await sites.until(ended_through, 30, "watches through kube-apiserver at an end")
-        assert [set(one.result()) for one in ended] == [{"ADDED"}] * len(ended)
+        assert [kinds_of(one.result()) for one in ended] == [{"ADDED"}] * len(ended)
         assert 0 < len(ended) < len(others)  # those of the one that left, and no other
-        for task in (*readers, *others):
+        await go_on(site, crowd, [*ends, *(one.result() for one in ended)])
+        for task in (*load, *others):
             task.cancel()
-        await asyncio.wait([*readers, *others])
+        await asyncio.wait([*load, *others])
     assert set(crowd.statuses) == {200}
+    assert {status for status, _ in crowd.answers} == {201}, crowd.answers
     assert await site.ready("replica-1")
