@@ -225,6 +225,9 @@ class Run:
         for change in wanted:
             if isinstance(change, WriteSettings) and done.written[WriteSettings.__name__]:
                 self.healed = change.problem
+                # Starts by a raw name wait for settings that allow it.
+                before = self.course.scene.world.settings.raw_names
+                self.again |= change.settings.raw_names is not before
         complete = frozenset(done.complete)
         kept = [change for change in wanted if changes.set_of(change) in complete]
         for change in kept:
@@ -242,8 +245,8 @@ class Run:
         # What is held back for want of the guard's leave had room then; a claim bound since may have taken it.
         is_held_back = self.course.scene.findings.sets_held_back > 0
         self.again |= is_held_back and done.written[Place.__name__] > 0
-        # Records wait for the monitor they are kept under, starts by a raw name for settings that allow it.
-        self.again |= done.written[WriteMonitor.__name__] + done.written[WriteSettings.__name__] > 0
+        # Records wait for the monitor they are kept under.
+        self.again |= done.written[WriteMonitor.__name__] > 0
         # GPUBinder names the sets whose writes get no answer, as they were when the pass began.
         self.again |= self.passes.quarantine.silent() != self.course.scene.silent
 
