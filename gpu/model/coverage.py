@@ -9,6 +9,7 @@ that it has recorded accounts for its units of that pod: they are its new VM's b
 """
 
 from collections.abc import Container, Iterable, Iterator, Mapping
+from typing import Final
 
 from gpu import keys
 from gpu.model.ledger import Holder
@@ -19,6 +20,8 @@ from gpu.objects.pods import Pod
 from gpu.units import ClaimName, ClassName, NodeName, ResourceName, TenantName, Units
 
 Sums = dict[tuple[Holder, ResourceName], int]
+_UNKNOWN: Final = ""
+"""The VMI of an attachment that none has adopted."""
 TakenOver = dict[tuple[str, str], Sums]
 """Of pods by namespace and uid: units that claims of other VMs than its own account for."""
 
@@ -134,31 +137,50 @@ def unseen(
 ) -> Iterator[tuple[NodeName, ResourceName, Units, Holder]]:
     """Yield what pods may use whose object is gone and of which nobody knows that they ended.
 
-    A pod that a claim has recorded, or that its VMI lists on a node, asks for all that its VM's claims
-    hold. Where those are still held there this adds nothing; where they moved on or were Lost, it
+    A pod that a claim has recorded, or that its VMI lists on a node, asks for all that the claims of its
+    start hold: of the VMIs that those are attached to which recorded or list it, and of one that is not known.
+    Where they are still held there this adds nothing; where they moved on or were Lost, it
     stands for the guest that may run on. One that is listed is to be recorded by the very next pass,
     which must not give its units away meanwhile. `there` are pods by namespace and uid.
     """
-    wanted: dict[Holder, dict[ResourceName, int]] = {}
-    open_pods: dict[tuple[Holder, str, NodeName], None] = {}
+    wanted: dict[Holder, dict[str, dict[ResourceName, int]]] = {}
+    open_pods: dict[tuple[Holder, str, NodeName], set[str]] = {}
     ended: set[tuple[Holder, str]] = set()
     for claim in attached:
         if claim.attached_to is None:
             continue
         vm = Holder(claim.meta.namespace, claim.attached_to.vmi)
+        start = _start_of(claim, claim.attached_to, vmis.get(vm))
         resource = resources.get(claim.class_name)
         if resource is not None:
-            units = wanted.setdefault(vm, {})
+            units = wanted.setdefault(vm, {}).setdefault(start, {})
             units[resource] = units.get(resource, 0) + claim.count
         for uid, node in _pods_of(claim, claim.attached_to, vmis.get(vm)):
             if node is None:
                 ended.add((vm, uid))
             elif node and (claim.meta.namespace, uid) not in there:
-                open_pods[vm, uid, node] = None
-    for vm, uid, node in open_pods:
+                open_pods.setdefault((vm, uid, node), {_UNKNOWN}).add(start)
+    for (vm, uid, node), of in open_pods.items():
         if (vm, uid) not in ended:
-            for resource, amount in wanted.get(vm, {}).items():
+            known = of if len(of) > 1 else None  # nobody knows whose pod it is
+            for resource, amount in _of_starts(wanted.get(vm, {}), known):
                 yield node, resource, Units(amount), vm
+
+
+def _of_starts(
+    wanted: Mapping[str, Mapping[ResourceName, int]], of: Container[str] | None
+) -> Iterator[tuple[ResourceName, int]]:
+    """Yield what the claims of these starts hold; None is all of them."""
+    for start, asked in wanted.items():
+        if of is None or start in of:
+            yield from asked.items()
+
+
+def _start_of(claim: GPUClaim, attachment: Attachment, vmi: VMI | None) -> str:
+    """Return the uid of the VMI that a claim is attached to, adopted already or not."""
+    if attachment.uid:
+        return attachment.uid
+    return vmi.meta.uid if vmi is not None and is_user(claim, vmi) else _UNKNOWN
 
 
 def _pods_of(

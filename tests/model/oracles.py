@@ -85,6 +85,39 @@ def unseen(objects, holder, node_name):
     return found - ended - there
 
 
+def may_use(objects, holder, uid, resource):
+    """What a pod of `unseen` asks for: the claims of its start, and those of nobody knows which."""
+    users = [
+        claim
+        for claim in objects["claims"]
+        if claim.attached_to is not None and holder_of(claim) == holder
+    ]
+    of = {
+        start_of(objects, claim)
+        for claim in users
+        if uid in {pod.uid for pod in claim.attached_to.pods} | listed(objects, claim).keys()
+    }
+    return sum(
+        claim.count
+        for claim in users
+        if resource_of(objects, claim) == resource
+        and (of == {None} or start_of(objects, claim) in of | {None})
+    )
+
+
+def start_of(objects, claim):
+    """The uid of the VMI that uses a claim, as it says or as the VMI does; None where neither says."""
+    if claim.attached_to.uid:
+        return claim.attached_to.uid
+    for vmi in objects["vmis"]:
+        mark = claim.attached_to.admission
+        if (vmi.meta.namespace, vmi.meta.name) == holder_of(claim) and (
+            not mark or vmi.admissions.get(claim.meta.name) == mark
+        ):
+            return vmi.meta.uid
+    return None
+
+
 def listed(objects, claim):
     """Pods that the VMI lists which uses a claim."""
     name, uid, mark = claim.meta.name, claim.attached_to.uid, claim.attached_to.admission
@@ -133,13 +166,9 @@ def in_use(objects, claims, node_name, resource):
                 for pod in objects["pods"]
                 if pod.phase in LIVE and pod.node == node_name and pod.meta.namespace == holder[0]
             )
-            + len(unseen(objects, holder, node_name))
-            * sum(
-                claim.count
-                for claim in objects["claims"]
-                if claim.attached_to is not None
-                and holder_of(claim) == holder
-                and resource_of(objects, claim) == resource
+            + sum(
+                may_use(objects, holder, uid, resource)
+                for uid in unseen(objects, holder, node_name)
             ),
         )
         for holder in holders

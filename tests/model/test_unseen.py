@@ -39,6 +39,35 @@ CASES = {
         ],
         {"n1": 3, "n2": 8},
     ),
+    "a later start of its VM has claims of its own": (
+        [
+            a_claim("c", on="n1", count=3, attached=USED),
+            a_claim("d", on="n2", count=2, attached=attachment("vm", uid="vmi-2")),
+        ],
+        {"n1": 5, "n2": 6},
+    ),
+    "whose start a claim is of is not known yet": (
+        [
+            a_claim("c", lost="n1", count=3, attached=USED),
+            a_claim("d", lost="n1", count=2, attached=attachment("vm")),
+        ],
+        {"n1": 3, "n2": 8},
+    ),
+    "whose start it was of is not known": (
+        [
+            a_claim("c", lost="n1", count=3, attached=attachment("vm", pods={"p": "n1"})),
+            a_claim("d", lost="n1", count=2, attached=attachment("vm", uid="vmi-2")),
+        ],
+        {"n1": 3, "n2": 8},
+    ),
+    "a later start took one claim of it over": (
+        [
+            a_claim("c", lost="n1", count=3, attached=USED),
+            a_claim("d", on="n2", attached=attachment("vm", uid="vmi-2", pods={"p": "n1"})),
+            a_claim("e", on="n2", count=2, attached=attachment("vm", uid="vmi-3")),
+        ],
+        {"n1": 4, "n2": 5},
+    ),
     "one claim has noted that it ended": (
         [
             a_claim("c", lost="n1", count=3, attached=USED),
