@@ -182,8 +182,11 @@ def _budget(budget: Budget) -> JsonObject:
 def _of_budget(budget: Budget, found: Answer) -> str:
     parts = [f"{budget.used} used of {budget.to}"]
     if budget.excess:
-        over = _count(len(found.over), "claim is", "claims are")
-        parts.append(f"{over} over it, keep what they hold, and nothing more is bound under it")
+        one, several = (
+            "claim is over it, keeps what it holds",
+            "claims are over it, keep what they hold",
+        )
+        parts.append(f"{_count(len(found.over), one, several)}, and nothing more is bound under it")
     if found.let_in:
         parts.append(
             f"{_count(len(found.let_in), 'waiting claim is', 'waiting claims are')} let in"

@@ -6,7 +6,7 @@ import contextlib
 import pytest
 import pytest_asyncio
 
-from devcluster import chart
+from devcluster import chart, examples
 from gpu import keys
 from gpu.cluster import errors
 from gpu.objects import kinds
@@ -63,6 +63,17 @@ async def its_end(site, name, version, within=sites.BEFORE_RESYNC):
     raise AssertionError(f"{name} never went: {events}")
 
 
+async def let_in(site, like):
+    """The VMs that the hoster is told one more node would let in, once there are any."""
+    body = {"metadata": {"name": "more"}, "spec": {"addNodes": {"like": like, "count": 1}}}
+
+    async def found():
+        told = await site.admin.create(examples.WHAT_IFS, body)
+        return told["status"]["vmsLetIn"]["items"]
+
+    return await sites.until(found, sites.BEFORE_RESYNC, f"a VM let in by a node like {like}")
+
+
 async def test_an_order_waits_the_change_it_names_is_made_and_its_row_goes(site):
     await site.order(MINE, "mine", "h100", 2)
     found = await told(site, "mine", "NoFreeUnits")
@@ -86,15 +97,18 @@ async def test_an_order_waits_the_change_it_names_is_made_and_its_row_goes(site)
 async def test_a_vm_that_waits_and_has_no_claim_is_told_under_its_name_until_it_is_let_through(
     site,
 ):
-    gated = await Stage(site).start("vm", units={"h100": 5})
+    gated = await Stage(site).start("vm", units={"h100": 4})
     found = await told(site, "vmi:vm", "NoFreeUnits")
     assert found["spec"] == {
         "kind": "VirtualMachineInstance",
         "name": "vm",
-        "units": [{"className": "h100", "count": 5}],
+        "units": [{"className": "h100", "count": 4}],
     }
     assert [one["change"] for one in found["status"]["wouldHelp"]] == ["RoomOnANode"]
-    await site.node("gpu-3", 5)
+    assert await let_in(site, "gpu-1") == [
+        {"tenant": MINE, "name": "vm", "units": 4, "to": "added-1", "reason": "LetIn"}
+    ]
+    await site.node("gpu-3", 4)
     assert await Stage(site).runs_on(gated) == "gpu-3"
 
     async def gone():
