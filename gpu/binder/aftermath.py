@@ -6,6 +6,7 @@ from collections.abc import Container, Iterable
 from gpu.binder import changes
 from gpu.binder.answer_changes import Answer
 from gpu.binder.changes import Attach, Change, Detach, Place
+from gpu.binder.rejection_changes import DeletePod
 from gpu.objects.meta import ObjectKey
 
 
@@ -29,8 +30,8 @@ def uses(change: Change, vms: Container[ObjectKey]) -> bool:
 
 
 def frees(change: Change) -> bool:
-    """Say whether a pod that is gone is known to have ended now: the next snapshot frees its units."""
+    """Say whether units are known to be free now, of a pod that ended or never ran: the next snapshot frees them."""
     if isinstance(change, Attach) and change.claim.attached_to is not None:
         open_before = {pod.uid for pod in change.claim.attached_to.pods if not pod.ended}
         return any(pod.ended and pod.uid in open_before for pod in change.attachment.pods)
-    return isinstance(change, Detach)
+    return isinstance(change, Detach) or (isinstance(change, DeletePod) and change.pod.live)

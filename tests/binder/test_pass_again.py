@@ -6,7 +6,7 @@ from gpu.config import Config
 from gpu.objects import kinds
 from gpu.objects.meta import ObjectKey
 from gpu.settings import RawNames
-from tests.binder import gated, interrupting, raws
+from tests.binder import gated, interrupting, raws, refusing
 from tests.binder.interrupting import OURS, Case, held, used, vmi
 from tests.binder.rig import Rig
 
@@ -59,3 +59,25 @@ async def test_a_start_by_a_raw_name_is_let_through_once_settings_that_allow_it_
     await rig.until_echo()
     launcher = rig.cluster._objects[kinds.PODS][ObjectKey("tenant-a", "pod-vm")]
     assert not launcher["spec"].get("schedulingGates")
+
+
+async def test_units_of_a_launcher_that_is_deleted_before_it_ran_are_told_of_at_once():
+    """It was pinned by the raw name, and nothing else is written of it."""
+    rig = Rig(config=replace(Config(), raw_names=RawNames.ALLOWED))
+    rig.store(
+        classes=[raws.a_class()],
+        nodes=[raws.a_node(units=8)],
+        inventory=[raws.an_inventory("n1")],
+        namespaces=[raws.a_tenant("tenant-root"), raws.a_tenant()],
+        **gated.a_start(asks=1),
+    )
+    await rig.until_still()
+    refusing.not_bound(rig)
+    await rig.until_still()
+    rig.clock.advance(60)
+    report = await rig.once()
+    assert (report.written["DeletePod"], report.again) == (1, True)
+    assert refusing.pod(rig) is None
+    await rig.once()
+    (node,) = rig.cluster._objects[kinds.GPU_NODES].values()
+    assert node["status"]["resources"] == [{"name": raws.RESOURCE, "held": 0, "free": 8}]
