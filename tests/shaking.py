@@ -87,8 +87,9 @@ class _Process(NamedTuple):
         Where it is not stopped yet the one that waits is ours: who has a child that is about to run a
         program (vfork) stops once the child does, and would be stopped for good.
         """
-        waits = int(self._status("ShdPnd") or "0", 16) & 1 << (signal.SIGSTOP - 1)
-        return self.is_stopped() and bool(waits)
+        if not self.is_stopped():  # looked at first: ours may arrive between the two
+            return False
+        return bool(int(self._status("ShdPnd") or "0", 16) & 1 << (signal.SIGSTOP - 1))
 
     def _status(self, name: str) -> str:
         with contextlib.suppress(OSError):
