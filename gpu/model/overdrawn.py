@@ -12,8 +12,10 @@ from gpu.model import naive, naive_usage
 from gpu.model.naive import Amounts, Cluster, Place, vm_of
 from gpu.model.naive_usage import Usage
 from gpu.model.violations import Plan, Rule, Violation
+from gpu.objects.claims import GPUClaim
+from gpu.objects.kubevirt import VMI
 from gpu.objects.meta import ObjectKey
-from gpu.units import QuotaKey
+from gpu.units import ClaimName, QuotaKey
 
 
 def nodes(plan: Plan) -> Iterator[Violation]:
@@ -66,25 +68,45 @@ def _comers(plan: Plan) -> dict[Place, set[ObjectKey | None]]:
 
 
 def _of_gone_pods(cluster: Cluster, place: Place, vm: ObjectKey) -> int:
-    """Return what a VM has in use on a place by a pod that is gone and not known to have ended: all of its claims.
+    """Return what a VM has in use on a place by a pod that is not seen and not known to have ended.
 
-    Claims that follow it there take nothing that it has not already.
+    That is all of the claims of its start, where one of them noted it or its VMI lists it: claims that follow it
+    there take nothing that it has not already.
     """
     node, resource = place
     there = cluster.found.in_namespace.get(vm.namespace, {}).values()
-    own = [
-        (claim, claim.attached_to.pods)
+    own = {
+        claim.key: (claim, claim.attached_to.pods)
         for claim in there
         if claim.attached_to and vm_of(claim) == vm
-    ]
-    noted = [pod for _, pods in own for pod in pods]
-    ended = {pod.uid for pod in noted if pod.ended}
-    is_there = any(
-        pod.node == node and pod.uid not in ended and cluster.pod(vm.namespace, pod.uid) is None
-        for pod in noted
+    }
+    vmi = cluster.found.vmis_in.get(vm.namespace, {}).get(vm)
+    ended = {pod.uid for _, pods in own.values() for pod in pods if pod.ended}
+    starts = {key: _start(claim, vmi) for key, (claim, _) in own.items()}
+    on_node = {
+        starts[key]
+        for key, (_, pods) in own.items()
+        for uid, where in (
+            *((pod.uid, pod.node) for pod in pods),
+            *(vmi.active_pods.items() if vmi and starts[key] == vmi.meta.uid else ()),
+        )
+        if where == node and uid not in ended and cluster.pod(vm.namespace, uid) is None
+    }
+    return sum(
+        claim.count
+        for key, (claim, _) in own.items()
+        if cluster.resource(claim) == resource
+        and (starts[key] in on_node or (on_node and "" in {starts[key], *on_node}))
     )
-    units = (claim.count for claim, _ in own if cluster.resource(claim) == resource)
-    return sum(units) if is_there else 0
+
+
+def _start(claim: GPUClaim, vmi: VMI | None) -> str:
+    """Return the uid of the VMI that uses a claim, as it says or as the VMI does; empty where neither says."""
+    attached = claim.attached_to
+    if attached is None or attached.uid:
+        return attached.uid if attached and attached.uid else ""
+    is_its = vmi and attached.admission in {"", vmi.admissions.get(ClaimName(claim.meta.name))}
+    return vmi.meta.uid if vmi and is_its else ""
 
 
 def _in_use(vm: ObjectKey | None, held: Amounts, asked: Amounts) -> int:

@@ -159,3 +159,16 @@ def test_the_checker_counts_a_pinned_pod_of_a_vm_too():
     placed = {on: replace(new, phase=Phase.BOUND, node=NodeName(on)) for on in ("n1", "n2")}
     broken = {on: [it.rule for it in invariants.judge(cluster, [placed[on]])] for on in placed}
     assert broken == {"n1": [Rule.BOOKED_TWICE], "n2": []}
+
+
+@pytest.mark.parametrize(("uid", "broken"), [("vmi-1", []), ("vmi-2", [Rule.BOOKED_TWICE])])
+def test_claims_of_its_start_may_follow_it_onto_a_full_node_those_of_a_later_one_may_not(
+    uid, broken
+):
+    going = a_claim("c", on="n1", deleting=True, attached=USED)
+    comes = a_claim("d", count=4, attached=attachment("vm", uid=uid))
+    other = a_claim("other", on="n1", count=6)
+    stood = {claim.key: claim for claim in (going, comes, other)}
+    cluster = naive.Cluster(stood=stood, claims=stood, classes=(a_class(),), nodes=tuple(NODES))
+    placed = replace(comes, phase=Phase.BOUND, node=NodeName("n1"))
+    assert [it.rule for it in invariants.judge(cluster, [placed])] == broken
