@@ -8,6 +8,7 @@ import pytest_asyncio
 
 from devcluster import accept, product
 from devcluster.plane import ControlPlane
+from tests.real import site as sites
 
 CHECKER = Path(accept.__file__).parents[2] / "shared" / "accept" / "wire_check.py"
 NOT_JUDGED = {"options": {"8.4-delete"}}
@@ -23,7 +24,7 @@ pytestmark = [
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def site(fresh_plane: ControlPlane):
-    async with product.running(fresh_plane, values=accept.VALUES) as gpu:
+    async with product.running(fresh_plane, values=accept.VALUES, flags=(sites.UNCURED,)) as gpu:
         await accept.prepare(fresh_plane, gpu)
         yield fresh_plane, gpu
 

@@ -19,6 +19,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 INTERVAL = 5.0
 PATIENT = (
+    sites.UNCURED,
     # Longer than the product is held still below: it must lead on.
     "--lease-duration=15",
     "--renew-deadline=10",

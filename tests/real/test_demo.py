@@ -26,9 +26,12 @@ from devcluster import (
 from devcluster.plane import ControlPlane
 from gpu.cluster import errors
 from gpu.objects import kinds
+from tests.real import site as sites
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.timeout(900)
+UNCURED = {"COZYSTACK_GPU_RESYNC": "600"}
+"""As `sites.UNCURED`: what a story waits for has to come by itself."""
 
 
 @dataclass
@@ -52,7 +55,7 @@ class Demo:
             "devcluster",
             *words,
             cwd=ROOT,
-            env={**os.environ, "XDG_STATE_HOME": str(self.home), **(env or {})},
+            env={**os.environ, **UNCURED, "XDG_STATE_HOME": str(self.home), **(env or {})},
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
@@ -162,7 +165,7 @@ async def test_on_an_external_cluster_only_the_demos_own_objects_are_touched(
     demo: Demo, fresh_plane: ControlPlane
 ):
     env = {"CLUSTER": "external", "KUBECONFIG": str(fresh_plane.kubeconfig)}
-    async with product.running(fresh_plane, kubevirt=False) as gpu:
+    async with product.running(fresh_plane, kubevirt=False, flags=(sites.UNCURED,)) as gpu:
         await tenants.add(gpu.admin, "tenant-mine", {"gpu.cozystack.io/total": 1})
         source = {"devicePlugin": {"resourceName": "example.com/mine"}}
         mine = {"metadata": {"name": "mine"}, "spec": {"mode": "vgpu", "source": source}}
@@ -204,7 +207,7 @@ async def test_on_an_external_cluster_with_kubevirt_vms_are_told_and_removed(
     async with (
         control_plane.control_plane(tmp_path / "external") as cp,
         kubevirt.running(cp, permitted=permitted),
-        product.running(cp, kubevirt=False) as gpu,
+        product.running(cp, kubevirt=False, flags=(sites.UNCURED,)) as gpu,
     ):
         env = {"CLUSTER": "external", "KUBECONFIG": str(cp.kubeconfig)}
         said = await demo.run("demo", env=env)

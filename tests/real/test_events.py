@@ -27,7 +27,7 @@ async def replays(tmp_path_factory):
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def site(binaries_built, tmp_path_factory, replays):
-    flags = (*sites.STEADY, f"--replay-dir={replays}", "--resync=1")
+    flags = (*sites.STEADY, f"--replay-dir={replays}")
     async with sites.opened(
         tmp_path_factory.mktemp("events"), flags=flags, values=_UNJUDGED
     ) as opened:
@@ -64,7 +64,11 @@ async def test_an_order_that_is_placed_waits_and_is_released_is_told_once_of_eac
     await site.bound("tenant-a", "second")
     await heard(site, "second", "Placed")
     await heard(site, "first", "Released")
-    await asyncio.sleep(2.5)  # two resyncs, which must add nothing
+    # Two passes more, which must add nothing.
+    await site.node("gpu-2", 1)
+    await site.class_has("h100", 5)
+    await site.nodes.remove("gpu-2")
+    await site.class_has("h100", 4)
     assert await told(site, "first") == {"Placed": 1, "Released": 1}
     assert await told(site, "second") == {"NoFreeUnits": 1, "Placed": 1}
 

@@ -14,17 +14,19 @@ from tests.real import site as sites
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 
+TIMED = (sites.UNCURED,)
+"""Leases as by default: how long a takeover takes is the subject."""
 TAKEOVER = 20.0
 """Seconds from a leader's kill to the first binding of the next, with default timing: the lease (15 s), a look of the
 other that is late to see its last renewal (2.4 s), the fence (2 s)."""
 UNDISTURBED = 20.0
-"""Seconds, less than the 30 between resyncs: older orders that end a pass would hold it up for as long as they are there."""
+"""Seconds: older orders that end a pass would hold it up for as long as they are there."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def site(binaries_built, tmp_path_factory):
     async with sites.opened(
-        tmp_path_factory.mktemp("leaders"), flags=(), values=chart.ORDERS_WAIT
+        tmp_path_factory.mktemp("leaders"), flags=TIMED, values=chart.ORDERS_WAIT
     ) as opened:
         for number in range(4):
             await opened.node(f"gpu-{number}", 8)
@@ -44,7 +46,7 @@ async def term(site):
 
 
 async def test_of_two_replicas_one_binds_and_the_other_takes_over_within_20_s_of_a_kill(site):
-    await site.product.start("replica-2")
+    await site.product.start("replica-2", flags=TIMED)
     await site.order("tenant-a", "before", "h100")
     await site.bound("tenant-a", "before")
     assert await leader(site) == "replica-1"
@@ -57,7 +59,7 @@ async def test_of_two_replicas_one_binds_and_the_other_takes_over_within_20_s_of
     assert await leader(site) == "replica-2"
     assert await term(site) == was + 1
     assert (await site.claim("tenant-a", "after"))["status"]["term"] == was + 1
-    await site.product.start("replica-1")
+    await site.product.start("replica-1", flags=TIMED)
 
 
 async def test_a_leader_frozen_past_its_lease_and_thawed_places_nothing(site):

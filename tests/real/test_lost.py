@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(200)
 
 TENANT = "tenant-a"
 SOON = 25.0
-"""Seconds for what an event brings, on however busy a machine: less than the 30 between resyncs."""
+"""Seconds for what an event brings, on however busy a machine."""
 LATE = 60.0
 """Seconds for what a leader brings that first waits for its lease."""
 

@@ -17,9 +17,9 @@ pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)
 
 TENANT = "tenant-a"
 SOON = 25.0
-"""Seconds for what an event brings, on however busy a machine: less than the 30 between resyncs."""
+"""Seconds for what an event brings, on however busy a machine."""
 LATE = 60.0
-"""What a grace ends with is seen by the next pass: a resync is 30 s away at most."""
+"""Seconds for what the end of a grace brings."""
 FLAGS = (
     *sites.FAST,
     "--not-ready-grace=10",  # long enough for what is said meanwhile to be seen on a busy machine

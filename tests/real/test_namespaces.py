@@ -13,7 +13,7 @@ from tests.real import site as sites
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 SECONDS = 25.0
-"""The namespace controller itself waits 5 s between its looks; a resync, which would mend what was missed, comes after 30."""
+"""The namespace controller itself waits 5 s between its looks."""
 LATE = 150.0
 """Seconds where a start comes first: while a kind cannot be asked for, the namespace controller looks after 5, 15, 35, 75
 and 135 s, and kube-apiserver at an API that was away every 30."""

@@ -26,7 +26,6 @@ FLAGS = (
     *sites.FAST,
     f"--release-settle={SETTLE:g}",
     "--attachment-grace=3",
-    "--resync=1",
     "--not-ready-grace=3600",
 )
 TENANT = "tenant-a"

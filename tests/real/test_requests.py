@@ -305,7 +305,7 @@ async def test_what_a_webhook_that_was_killed_has_written_goes_by_itself(site):
     """The leader stands still meanwhile, so the claims are attached and asked for and never answered."""
     await site.hold("c", "h100", 1)
     await site.product.stop()
-    await site.product.start("leader", flags=(*FLAGS, "--resync=2", "--attachment-grace=5"))
+    await site.product.start("leader", flags=(*FLAGS, "--attachment-grace=5"))
     await sites.until(lambda: leads(site, "leader"), vms.LATE, "the other replica leads")
     await site.product.start(flags=FLAGS)
     site.product.freeze("leader")

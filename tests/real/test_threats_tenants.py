@@ -18,7 +18,7 @@ from tests.real.threat_site import EVERYBODY, ROLES, TRUSTED, a_claim, attacker,
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
-FLAGS = (*sites.FAST, "--release-settle=2", "--resync=1", "--not-ready-grace=3600")
+FLAGS = (*sites.FAST, "--release-settle=2", "--not-ready-grace=3600")
 KEY = "gpu.cozystack.io/h100"
 TOTAL = keys.QUOTA_TOTAL
 GRANTERS = ("super-admin", "account", "ancestor's account")
