@@ -104,10 +104,14 @@ class Judge:
         seats = [*self.launchers.seats, *(self.launchers.others if whole else ())]
         places = [(it.node, it.vm, it.units) for it in seats]
         seated = {it.pod for it in seats}
+        # A call that is made again with the same id is the same start, and kubelet gives no device twice.
+        again = {(it.node, it.vm, it.start) for it in seats if it.start}
         places += [
             (it.node, it.vm, self._claimed(it, stands))
             for it in self.site.guests
-            if it.pod not in seated and (whole or not it.came)  # of a migration nobody is asked
+            if it.pod not in seated
+            and (whole or not it.came)  # of a migration nobody is asked
+            and (it.node, it.vm, it.start) not in again
         ]
         for node, vm, wanted in places:
             for resource, units in wanted.items():

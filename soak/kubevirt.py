@@ -74,6 +74,15 @@ def pinned_to(pod: Raw) -> str:
     return str(next(iter(named))[0]) if len(named) == 1 and terms else ""
 
 
+def start_of(item: Raw) -> str:
+    """Return what tells a start, of VMI or launcher: the ids of its held claims; empty where it has none."""
+    annotations = item["metadata"].get("annotations") or {}
+    if keys.RESOLVED_CLAIMS_ANNOTATION not in annotations:
+        return ""
+    held, _ = resolved(item)
+    return json.dumps(held, sort_keys=True) if held else ""
+
+
 def resolved(vmi: Raw) -> tuple[dict[str, str], dict[str, int]]:
     """What the webhook resolved for a VMI: held claims with their ids, units of classes."""
     items = json.loads(vmi["metadata"]["annotations"][keys.RESOLVED_CLAIMS_ANNOTATION])
@@ -229,6 +238,7 @@ def _run(site: Site, vmi: Raw, pod: Raw) -> None:
                 claim["metadata"]["uid"]: f"{meta['namespace']}/{claim['metadata']['name']}"
                 for claim in claims_of(site, vmi)
             },
+            start=start_of(vmi),
         )
     )
     site.tally["guests started"] += 1

@@ -22,6 +22,8 @@ class Seat:
     """`namespace/name`."""
     node: str
     units: dict[str, int]
+    start: str = ""
+    """As `Guest.start`."""
 
 
 @dataclass
@@ -126,7 +128,8 @@ def seat_of(pod: Raw) -> Seat:
     """A pinned launcher as the judge counts it."""
     meta = pod["metadata"]
     vm = f"{meta['namespace']}/{meta['ownerReferences'][0]['name']}"
-    return Seat(meta["uid"], meta["name"], vm, virt.pinned_to(pod), virt.wants(pod))
+    node, units = virt.pinned_to(pod), virt.wants(pod)
+    return Seat(meta["uid"], meta["name"], vm, node, units, virt.start_of(pod))
 
 
 def _other(pod: Raw) -> Seat:

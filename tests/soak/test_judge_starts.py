@@ -115,6 +115,23 @@ def test_one_that_runs_elsewhere_is_seen(site, judge):
     assert sorts(judge.look()) == ["runs elsewhere"]
 
 
+@pytest.mark.parametrize(
+    ("start", "seen"),
+    [('{"x": "adm-x"}', []), ('{"x": "adm-before"}', ["booked twice"])],
+    ids=["a call made again", "another start"],
+)
+def test_a_launcher_beside_a_guest_of_its_vm_that_nobody_noted_is_seen(site, judge, start, seen):
+    there = site.machines["n0"].units[site.resources[0]]
+    claim = a_held(site, raws.bound("n0"), units=there)
+    uid, vm = claim["metadata"]["uid"], f"{TENANT}/{VM}"
+    site.guests.append(Guest("gone", vm, "n0", {}, {uid: f"{TENANT}/x"}, start=start))
+    _, pod = a_start(site, held=("x",), asks=there)
+    pod = pin(site, pod, "n0")
+    status = noted(pod, admission="adm-x")
+    site.api.edit(kinds.GPU_CLAIMS, claim, lambda it: it.update(status=status))
+    assert sorts(judge.look()) == seen
+
+
 @pytest.mark.parametrize("is_first", [True, False], ids=["before", "after"])
 def test_a_launcher_takes_room_from_others_from_the_pin_on(site, judge, is_first):
     """It asks for all units by their raw name, so no claim covers any."""
