@@ -55,7 +55,8 @@ def _begin(site: Site, vmi: Raw) -> None:
         return
     here = first["spec"]["nodeName"]
     guest = next((it for it in site.guests if it.pod == first["metadata"]["uid"]), None)
-    came = (*guest.came, here) if guest else (here,)
+    # Of a guest that went down with its machine, where it came from is where its claims are held still.
+    came = (*(guest.came if guest else _held_on(site, vmi)), here)
     meta = first["metadata"]
     pod = {
         "metadata": {
@@ -94,6 +95,11 @@ def _begin(site: Site, vmi: Raw) -> None:
     fresh = {"migrationState": state, "activePods": active}
     site.api.edit(kinds.VMIS, vmi, lambda it: it["status"].update(fresh))
     site.tally["migrations begun"] += 1
+
+
+def _held_on(site: Site, vmi: Raw) -> list[str]:
+    stands = [claim.get("status") or {} for claim in virt.claims_of(site, vmi)]
+    return [status["nodeName"] for status in stands if status.get("nodeName")]
 
 
 def _runs(vmi: Raw) -> bool:

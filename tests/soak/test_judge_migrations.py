@@ -103,6 +103,20 @@ def test_a_claim_that_goes_to_a_third_node_is_seen(site, judge):
     assert sorts(judge.look()) == ["moved too early"]
 
 
+def test_of_one_that_goes_on_from_a_machine_that_went_down_the_claim_may_still_be_where_it_began(
+    site, judge
+):
+    """No pass has seen the first migration yet, and the guest that could tell of it is gone."""
+    running(site, judge)
+    middle = migrate(site, until="done")
+    site.machines[middle].on = False
+    site.guests.clear()
+    site.begin("judge/anew")
+    target = migrate(site, until="begun")
+    assert [(guest.node, guest.came) for guest in site.guests] == [(target, ("n0", middle))]
+    assert judge.look() == []
+
+
 def test_a_claim_that_does_not_follow_is_seen(site, judge):
     running(site, judge)
     target = migrate(site, until="done")
