@@ -247,6 +247,7 @@ class FreshView:
         if proved["claims"] < self._seen.get("claims", 0):
             # A list from a server that lags: what it hides of ours is no longer remembered here.
             await self.begin()
+            self._merged = True  # it shows what others wrote as well
         self._seen = {name: max(at, self._seen.get(name, 0)) for name, at in proved.items()}
         return _Glance(
             items={name: cast("Items", self._reader.items(view)) for name, view in VIEWS.items()},

@@ -8,6 +8,7 @@ from gpu import keys
 from gpu.objects import kinds
 from gpu.objects.meta import ObjectKey
 from tests.binder import raws
+from tests.binder import test_reading as reading
 from tests.binder.test_pass import CLAIM, CONFLICT, a_rig
 
 
@@ -54,3 +55,14 @@ async def test_an_answer_that_shows_what_another_wrote_is_followed_by_a_whole_pa
 
 
 NOW = "2026-01-02T03:04:00Z"
+
+
+async def test_after_a_list_that_a_look_beside_needed_nothing_is_taken_for_an_echo():
+    """The watch went back in time; the list that says what is true shows what others wrote as well."""
+    cluster = reading.Cluster(proved=8, at=8)
+    view = reading.a_view(cluster)
+    await view.world(reading.at_once)
+    new = reading.raw_claim("new", 9)
+    cluster.stored, cluster.at, cluster.proved = {reading.key("new"): new}, 9, 5
+    await view.look(reading.at_once)
+    assert await view.expected(reading.at_once) is None
