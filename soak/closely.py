@@ -238,7 +238,9 @@ def _guard(site: Site, judge: Judge) -> list[str]:
         if stand.phase in {"Bound", "Lost"}:
             held.add(judge.set_of(uid))
         left = judge.left.get(uid)
-        if not left or left.told["cause"] == "SetTorn" or _age(site, left.told["at"]) >= _WINDOW:
+        if not left or left.asked or left.told["cause"] == "SetTorn":
+            continue
+        if _age(site, left.told["at"]) >= _WINDOW:
             continue  # a leader whose clock is ahead forgets sooner what another noted
         if left.told["cause"] in _LOSSES:
             lost.add((left.told["at"], left.told["node"]))

@@ -6,7 +6,7 @@ guests really run, and where.
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from gpu.objects import kinds
 from gpu.objects.meta import ObjectKey
@@ -15,8 +15,10 @@ from soak import kubevirt as virt
 from soak.launchers import Launchers
 from soak.machines import Guest
 from soak.refusals import Refusals
-from soak.site import Raw, Site
+from soak.site import SKEWS, Raw, Site
 
+ANSWERED: Final = 10.0
+"""Seconds within which a start is answered that is answered at all."""
 Place = tuple[str, str]
 """Node and resource."""
 
@@ -43,6 +45,8 @@ class Left:
     """Its `displaced` as stored."""
     set_name: str
     """The VM that used or named it then, else its uid."""
+    asked: bool = False
+    """A start asked for another node, and was answered: that is nothing for the guard."""
 
 
 @dataclass
@@ -188,11 +192,13 @@ class Judge:
         }
         for claim in self.site.claims():
             uid = claim["metadata"]["uid"]
-            gone, vm = (claim.get("status") or {}).get("displaced"), self.set_of(uid)
+            status = claim.get("status") or {}
+            gone, vm = status.get("displaced"), self.set_of(uid)
             if vm != uid:
                 self._vms[uid] = vm
             if gone and (uid not in self.left or self.left[uid].told != gone):
-                self.left[uid] = Left(told=gone, set_name=self._vms.get(uid, uid))
+                asked = _was_asked(status.get("bindRequest") or {}, gone)
+                self.left[uid] = Left(gone, self._vms.get(uid, uid), asked)
 
     def _booked(self, now: dict[str, Stand]) -> list[str]:
         """No unit is booked twice: where a claim was bound or a launcher let through, all is there."""
@@ -236,6 +242,13 @@ class Judge:
                         f"{guest.node}"
                     )
         return wrong
+
+
+def _was_asked(request: Raw, gone: Raw) -> bool:
+    if request.get("result") != "Succeeded":
+        return False
+    took = finish.instant(gone["at"]) - finish.instant(request["requestedAt"])
+    return abs(took.total_seconds()) <= ANSWERED + SKEWS
 
 
 def stand_of(raw: Raw) -> Stand:

@@ -1,5 +1,7 @@
 """The judge alone: what it must see, on a cluster that is changed behind the binder's back."""
 
+from datetime import timedelta
+
 import pytest
 
 from gpu.binder.report import PassReport
@@ -98,6 +100,17 @@ def test_more_sets_than_the_guard_lets_through_are_seen(site, judge):
     assert guarded(site, judge) == []
     lose(site, judge, "z")
     assert guarded(site, judge) == ["the guard let too many through"]
+
+
+@pytest.mark.parametrize(
+    ("ago", "seen"), [(0, []), (60, ["the guard let too many through"])], ids=["now", "before"]
+)
+def test_what_a_start_asked_to_be_moved_is_nothing_for_the_guard(site, judge, ago, seen):
+    at = f"{site.clock.now() - timedelta(seconds=ago):%Y-%m-%dT%H:%M:%SZ}"
+    request = {"id": "r", "vmi": "vm0", "claims": ["z"], "requestedAt": at, "result": "Succeeded"}
+    lose(site, judge, "x", "y")
+    lose(site, judge, "z", bindRequest=request)
+    assert guarded(site, judge) == seen
 
 
 def test_what_left_as_one_set_counts_once_though_its_vm_is_gone(site, judge):
