@@ -43,8 +43,9 @@ def nodes(plan: Plan) -> Iterator[Violation]:
         node, resource = place
         if not more or used <= (fits := naive.serves(cluster, node, resource)):
             continue
+        there = asked_before[place]
         if any(
-            vm is None or _in_use(vm, held, asked) > _of_gone_pods(cluster, place, vm)
+            vm is None or _in_use(vm, held, asked) > there[vm] + _of_gone_pods(cluster, place, vm)
             for vm in more
         ):
             words = f"{used} units of {resource} in use, it has {fits}"

@@ -172,3 +172,22 @@ def test_claims_of_its_start_may_follow_it_onto_a_full_node_those_of_a_later_one
     cluster = naive.Cluster(stood=stood, claims=stood, classes=(a_class(),), nodes=tuple(NODES))
     placed = replace(comes, phase=Phase.BOUND, node=NodeName("n1"))
     assert [it.rule for it in invariants.judge(cluster, [placed])] == broken
+
+
+def test_claims_follow_a_migration_onto_a_node_that_it_and_an_earlier_start_of_its_vm_overdraw():
+    """The earlier start's pod is gone, the target is seen: both are in use there already."""
+    going = a_claim("c", on="n1", count=3, deleting=True, attached=USED)
+    ran = attachment("vm", uid="vmi-2", pods={"q": "n2"}, ended=["q"])
+    moves = a_claim("d", on="n2", count=3, attached=ran)
+    other = a_claim("other", on="n1", count=3)
+    stood = {claim.key: claim for claim in (going, moves, other)}
+    cluster = naive.Cluster(
+        stood=stood,
+        claims=stood,
+        classes=(a_class(),),
+        nodes=tuple(NODES),
+        pods=(a_pod(uid="t", on="n1", units=3),),
+        vmis=(a_vmi("vm", uid="vmi-2", node="n1", active={"q": "n2", "t": "n1"}),),
+    )
+    follows = replace(moves, node=NodeName("n1"))
+    assert [it.rule for it in invariants.judge(cluster, [follows])] == []
