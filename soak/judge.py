@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from gpu.objects import kinds
 from gpu.objects.meta import ObjectKey
-from soak import finish, requests, starts
+from soak import finish, migrations, requests, starts
 from soak import kubevirt as virt
 from soak.launchers import Launchers
 from soak.machines import Guest
@@ -203,6 +203,8 @@ class Judge:
     def _booked(self, now: dict[str, Stand]) -> list[str]:
         """No unit is booked twice: where a claim was bound or a launcher let through, all is there."""
         followed = {(uid, it.node) for it in self.site.guests if it.came for uid in it.claims}
+        # A guest that came and has ended since: its VMI tells of it still, and the claims go by that.
+        followed |= migrations.arrived(self.site)
         places = {
             (stand.node, self.resources.get(stand.class_name, "")): stand.name
             for uid, stand in now.items()
@@ -228,7 +230,7 @@ class Judge:
 
     def _guests(self) -> list[str]:
         """Nothing is released, detached or held elsewhere while its guest really runs."""
-        wrong = []
+        wrong, arrived = [], migrations.arrived(self.site)
         for guest in self.site.guests:
             for uid, name in guest.claims.items():
                 stand = self.stands.get(uid)
@@ -236,6 +238,8 @@ class Judge:
                     wrong.append(f"released too early: {name}, its guest runs on {guest.node}")
                 elif not stand.vm:
                     wrong.append(f"detached too early: {name}, its guest runs on {guest.node}")
+                elif guest.came and (uid, stand.node) in arrived:
+                    continue  # the target of a migration that failed runs on; its VM went elsewhere since
                 elif stand.phase == "Bound" and stand.node not in {guest.node, *guest.came}:
                     wrong.append(
                         f"moved too early: {name} is held on {stand.node}, its guest runs on "

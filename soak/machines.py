@@ -51,6 +51,8 @@ class Guest:
     """The nodes it came from by live migrations, or is coming from."""
     orphan: float | None = None
     """Since when its connected kubelet knows of no pod."""
+    source: str = ""
+    """The pod it comes from by a live migration."""
     start: str = ""
     """The ids of its start as its VMI bears them; empty where it names no claim."""
 

@@ -27,7 +27,8 @@ def get_on(site: Site, vmi: Raw) -> None:
     target = site.api.find(kinds.PODS, ObjectKey(vmi["metadata"]["namespace"], state["targetPod"]))
     uid = target["metadata"]["uid"] if target else ""
     arrived = next((guest for guest in site.guests if guest.pod == uid), None)
-    source = next((it for it in site.guests if it.vm == _vm(vmi) and it.pod != uid), None)
+    came_from = arrived.source if arrived else ""
+    source = next((it for it in site.guests if it.pod == came_from), None)
     both = [guest for guest in (arrived, source) if guest is not None]
     can = len(both) > 1 and all(site.machines[guest.node].works for guest in both)
     if arrived and source and can and site.chance(0.7, vmi):
@@ -47,6 +48,17 @@ def get_on(site: Site, vmi: Raw) -> None:
         it["status"]["nodeName"] = node
 
     site.api.edit(kinds.VMIS, vmi, change)
+
+
+def arrived(site: Site) -> set[tuple[str, str]]:
+    """Return uid and node of claims whose VMI says that it has migrated there."""
+    return {
+        (claim["metadata"]["uid"], vmi["status"]["nodeName"])
+        for vmi in site.api.all(kinds.VMIS)
+        if (state := vmi["status"].get("migrationState"))
+        and (state.get("completed"), state.get("failed")) == (True, False)
+        for claim in virt.claims_of(site, vmi)
+    }
 
 
 def _begin(site: Site, vmi: Raw) -> None:
@@ -89,7 +101,8 @@ def _begin(site: Site, vmi: Raw) -> None:
             for claim in virt.claims_of(site, vmi)
         }
         uid = made["metadata"]["uid"]
-        site.guests.append(Guest(uid, _vm(vmi), name, units, claims, came))
+        source = first["metadata"]["uid"]
+        site.guests.append(Guest(uid, _vm(vmi), name, units, claims, came, source=source))
     state = {"targetPod": made["metadata"]["name"], "targetNode": name, "sourceNode": here}
     active = vmi["status"]["activePods"] | {made["metadata"]["uid"]: name}
     fresh = {"migrationState": state, "activePods": active}

@@ -117,6 +117,44 @@ def test_of_one_that_goes_on_from_a_machine_that_went_down_the_claim_may_still_b
     assert judge.look() == []
 
 
+def test_a_migration_ends_the_guest_it_came_from_and_no_other_of_its_vm(site, judge):
+    """That of an earlier start may run on where its pod was forced away."""
+    running(site, judge)
+    before = migrations.Guest("earlier", f"{TENANT}/{VM}", "n1", {}, {})
+    site.guests.insert(0, before)
+    target = migrate(site, until="done")
+    assert [(guest.pod == "earlier", guest.node) for guest in site.guests] == [
+        (True, "n1"),
+        (False, target),
+    ]
+
+
+def test_a_target_that_runs_on_where_its_migration_failed_holds_no_claim_back(site, judge):
+    running(site, judge)
+    target = migrate(site, until="done")
+    (guest,) = site.guests
+    failed = next(name for name in site.machines if name not in {"n0", target})
+    site.guests.append(
+        migrations.Guest("failed", guest.vm, failed, guest.units, guest.claims, ("n0",))
+    )
+    judge.look()
+    hold(site, target)
+    assert judge.look() == []
+
+
+def test_a_claim_that_follows_a_guest_that_has_ended_since_is_bound_whoever_held_the_units(
+    site, judge
+):
+    running(site, judge)
+    for name in site.machines.keys() - {"n0"}:
+        a_held(site, raws.bound(name), f"all-{name}", 8)
+    judge.look()
+    target = migrate(site, until="done")
+    site.guests.clear()
+    hold(site, target)
+    assert judge.look() == []
+
+
 def test_a_claim_that_does_not_follow_is_seen(site, judge):
     running(site, judge)
     target = migrate(site, until="done")
