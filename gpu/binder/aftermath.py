@@ -5,7 +5,7 @@ from collections.abc import Container, Iterable
 
 from gpu.binder import changes
 from gpu.binder.answer_changes import Answer
-from gpu.binder.changes import Attach, Change, Detach, Place
+from gpu.binder.changes import Attach, Change, Degrade, Detach, Place
 from gpu.binder.rejection_changes import DeletePod
 from gpu.objects.meta import ObjectKey
 
@@ -27,6 +27,11 @@ def uses(change: Change, vms: Container[ObjectKey]) -> bool:
     if not isinstance(change, Place | Attach) or change.claim.attached_to is None:
         return False
     return ObjectKey(change.claim.meta.namespace, change.claim.attached_to.vmi) in vms
+
+
+def clears(change: Change) -> bool:
+    """Say whether a claim says no more that it is degraded: what else is to say of it was kept back by that."""
+    return isinstance(change, Degrade) and change.cause is None
 
 
 def frees(change: Change) -> bool:

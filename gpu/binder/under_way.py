@@ -238,7 +238,7 @@ class Run:
         self.again |= done.written[DropFinalizer.__name__] > 0
         # The usage record of a claim that was made now needs its uid.
         self.again |= done.written[CreateClaim.__name__] > 0
-        self.again |= any(map(aftermath.frees, kept))
+        self.again |= any(aftermath.frees(it) or aftermath.clears(it) for it in kept)
         self.again |= any(aftermath.uses(it, self.told) for it in kept)
         self.again |= any(map(self._notes_gone, kept))
         self._tell_waiting()

@@ -81,3 +81,30 @@ async def test_units_of_a_launcher_that_is_deleted_before_it_ran_are_told_of_at_
     await rig.once()
     (node,) = rig.cluster._objects[kinds.GPU_NODES].values()
     assert node["status"]["resources"] == [{"name": raws.RESOURCE, "held": 0, "free": 8}]
+
+
+async def test_a_claim_whose_node_is_well_again_says_at_once_that_its_set_is_torn():
+    """Sets are looked at first, and what a claim says of its node stands then."""
+    trouble = {"type": "Degraded", "status": "True", "reason": "NodeCordoned", "message": "x"}
+    told = {"conditions": [{**trouble, "lastTransitionTime": "2026-01-02T03:00:00Z"}]}
+    rig = Rig()
+    rig.store(
+        classes=[raws.a_class()],
+        nodes=[raws.a_node(name, units=1) for name in ("n1", "n2")],
+        namespaces=[raws.a_tenant("tenant-root"), raws.a_tenant()],
+        vms=[raws.a_vm(claims=["x", "y"])],
+        claims=[
+            raws.a_claim("x", meta=OURS, status=raws.bound("n1") | told),
+            raws.a_claim("y", meta=OURS, status=raws.bound("n2")),
+        ],
+    )
+    await rig.until_echo()
+    said = {
+        name: [
+            it["reason"]
+            for it in rig.claim(name)["status"]["conditions"]
+            if it["type"] == "Degraded"
+        ]
+        for name in ("x", "y")
+    }
+    assert said == {"x": ["SetTorn"], "y": ["SetTorn"]}
