@@ -245,8 +245,11 @@ def _guard(site: Site, judge: Judge) -> list[str]:
         if left.told["cause"] in _LOSSES:
             lost.add((left.told["at"], left.told["node"]))
         counted.append((left.told["node"], {judge.set_of(uid), left.set_name}))
-    first = min(lost)[1] if lost else ""
-    beyond = _joined(names for node, names in counted if node != first)
+    began = min(lost)[0] if lost else ""
+    firsts = {node for at, node in lost if at == began} or {""}  # several: nobody says which it was
+    beyond = min(
+        (_joined(names for node, names in counted if node != first) for first in firsts), key=len
+    )
     guard = site.config.guard
     most = max(guard.at_least, int(guard.share * (len(held) + len(counted))) + 1)
     if len(beyond) > most:

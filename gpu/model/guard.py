@@ -204,14 +204,18 @@ def _limit(guard: Guard, held: int) -> int:
 def _first_lost(
     recent: Mapping[str, Iterable[Displaced]], leaving: Iterable[Leaving]
 ) -> NodeName | None:
-    """Return the node that was lost first, of those with sets displaced lately or leaving now."""
+    """Return the node whose sets were displaced first of late, else the one that was lost first.
+
+    Sets that have left stay uncounted while the window lasts: another node, lost before that and grown out
+    of its grace since, is a second one. Of several whose sets left in one instant it is that of most sets.
+    """
+    left: dict[NodeName, list[datetime]] = {}
+    for several in recent.values():
+        for node, at in {(found.node, found.at) for found in several if found.cause in LOSSES}:
+            left.setdefault(node, []).append(at)
+    if left:
+        return min(left, key=lambda node: (min(left[node]), -len(left[node]), node))
     began = [
-        (found.at, found.node)
-        for several in recent.values()
-        for found in several
-        if found.cause in LOSSES
-    ]
-    began += [
         (going.since, going.node) for going in leaving if going.since and going.cause in LOSSES
     ]
     return min(began)[1] if began else None

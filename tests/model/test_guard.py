@@ -128,6 +128,20 @@ def test_the_first_lost_node_stays_the_first_when_its_sets_are_gone_from_it():
     assert let_through(second, [displaced("a", "n2", UNREADY, at=399)]) == [*"vwxyz"]
 
 
+def test_a_node_that_was_lost_before_and_whose_sets_leave_later_is_a_second_one():
+    """They were in their grace, or were bound there since, when those of the other node left."""
+    left = [displaced(name, "n2", UNREADY, at=700) for name in "abcde"]
+    second = [leaving(name, "n1", UNREADY, since=600) for name in "vwxyz"]
+    assert let_through(second, left) == [*"vwx"]
+
+
+def test_of_two_nodes_whose_sets_left_at_once_the_one_of_more_stays_the_first():
+    left = [displaced(name, "n1", UNREADY, at=700) for name in "ab"]
+    left += [displaced(name, "n2", UNREADY, at=700) for name in "cdefg"]
+    second = [leaving(name, "n1", UNREADY, since=690) for name in "vwxyz"]
+    assert let_through(second, left) == ["v"]
+
+
 def test_only_the_loss_of_the_first_node_is_free_and_not_what_else_ails_it():
     lost = [leaving(name, "n1", UNREADY) for name in "ab"]
     tainted = [leaving(name, "n1") for name in "vwxyz"]
