@@ -64,7 +64,7 @@ class VMI:
     provisioning: bool = False
     """Its volumes are being made: a temporary pod stands in for the launcher, or none does."""
     migrated_to: NodeName | None = None
-    """Target of a live migration that is completed and did not fail."""
+    """Where the last live migration that is over left it: on its target, or its source where it failed."""
 
     @property
     def ended(self) -> bool:
@@ -205,9 +205,10 @@ def volume_claims(spec: Fields) -> Iterator[str]:
 
 
 def _migrated_to(state: Fields) -> NodeName | None:
-    node = state.text_or("targetNode")
-    done = state.flag("completed") and not state.flag("failed")
-    return NodeName(node) if done and node else None
+    if not state.flag("completed"):
+        return None
+    node = state.text_or("sourceNode" if state.flag("failed") else "targetNode")
+    return NodeName(node) if node else None
 
 
 def decode_kubevirt(raw: Raw) -> KubeVirt:

@@ -256,6 +256,17 @@ def test_a_migration_that_is_not_completed_changes_nothing(vmi):
     assert decided(scene) == ()
 
 
+@pytest.mark.parametrize(
+    "source", ["n1", "n2"], ids=["the only one", "one that nobody saw before it"]
+)
+def test_where_a_migration_failed_its_source_is_where_the_guest_is(source):
+    """Two migrations may pass while nobody leads: the first took the guest, and the last failed."""
+    failed = {"completed": True, "failed": True, "sourceNode": source, "targetNode": "n3"}
+    scene = of(a_user(), vmis=[a_migrated(node=source, migration=failed)], pods=PODS)
+    moves = [it.node for it in decided(scene) if isinstance(it, Place)]
+    assert moves == [node for node in ("n2",) if node == source]
+
+
 def test_a_migration_is_not_followed_once_the_target_has_ended():
     """Nothing runs there, and the node may be cordoned by now: the VMI is about to be over."""
     pods = [raws.a_pod("p", phase="Succeeded"), raws.a_pod("q", node="n2", phase="Failed")]
