@@ -23,8 +23,8 @@ def answers(wanted: Iterable[Change], complete: Iterable[str]) -> Counter[str]:
 
 
 def uses(change: Change, vms: Container[ObjectKey]) -> bool:
-    """Say whether a claim that one of these VMs uses was bound, or notes another use of it."""
-    if not isinstance(change, Place | Attach) or change.claim.attached_to is None:
+    """Say whether a claim that one of these VMs uses notes another use of it."""
+    if not isinstance(change, Attach) or change.claim.attached_to is None:
         return False
     return ObjectKey(change.claim.meta.namespace, change.claim.attached_to.vmi) in vms
 

@@ -240,6 +240,8 @@ class Run:
         self.again |= done.written[CreateClaim.__name__] > 0
         self.again |= any(aftermath.frees(it) or aftermath.clears(it) for it in kept)
         self.again |= any(aftermath.uses(it, self.told) for it in kept)
+        # What was placed since takes room from who was told why he waits.
+        self.again |= bool(self.told) and done.written[Place.__name__] > 0
         self.again |= any(map(self._notes_gone, kept))
         self._tell_waiting()
         # What is held back for want of the guard's leave had room then; a claim bound since may have taken it.

@@ -111,8 +111,18 @@ async def test_who_waits_long_for_the_thread_does_not_wait_more_often_and_the_wa
     assert spent == pytest.approx(len(visits) * 2 * STRETCH)
 
 
-async def test_what_a_phase_that_wants_nothing_has_found_out_is_known_when_a_later_one_writes():
-    """A VM waits, and the order that it uses is bound after: the next pass looks again at why."""
+@pytest.mark.parametrize(
+    "claim",
+    [
+        held("x", phase="Pending", nodeName=None),
+        raws.a_claim("y", meta={"finalizers": ["gpu.cozystack.io/claim"]}),
+    ],
+    ids=["its own", "another's"],
+)
+async def test_what_a_phase_that_wants_nothing_has_found_out_is_known_when_a_later_one_writes(
+    claim,
+):
+    """A VM waits, and an order is bound after, that it uses or that takes room: the next pass looks again at why."""
 
     def waits(scene: Scene) -> Iterator[Change]:
         scene.findings.waiting = {
@@ -126,7 +136,7 @@ async def test_what_a_phase_that_wants_nothing_has_found_out_is_known_when_a_lat
         classes=[raws.a_class(meta={"finalizers": ["gpu.cozystack.io/class"]})],
         nodes=[raws.a_node(units=8)],
         namespaces=[raws.a_tenant("tenant-root"), raws.a_tenant()],
-        claims=[held("x", phase="Pending", nodeName=None)],
+        claims=[claim],
     )
     report = await rig.once()
     assert (report.written, report.again) == ({"Place": 1}, True)
