@@ -5,6 +5,7 @@ Like the judge, by its own sums, from the objects as stored.
 
 from collections.abc import Iterable
 
+from gpu import keys
 from gpu.binder.report import PassReport
 from gpu.config import RunningGuests
 from gpu.objects import kinds
@@ -125,7 +126,7 @@ def _pins(site: Site, judge: Judge) -> list[str]:
     for seat in judge.launchers.fresh:
         node = site.api.find(kinds.NODES, ObjectKey("", seat.node))
         pod = next(it for it in site.api.all(kinds.PODS) if it["metadata"]["uid"] == seat.pod)
-        if node is None or not finish.takes(node, pod):
+        if node is None or not (finish.takes(node, pod) or _waits_for_uncordon(node, pod)):
             wrong.append(f"wrong node: {seat.name} was pinned to {seat.node}, which takes no pod")
             continue
         for resource in seat.units:
@@ -141,6 +142,12 @@ def _pins(site: Site, judge: Judge) -> list[str]:
                     f"of {resource} now; {in_use[seat.node, resource]} are spoken for"
                 )
     return wrong
+
+
+def _waits_for_uncordon(node: Raw, pod: Raw) -> bool:
+    """Say whether a webhook pinned it by an answer: held on a cordoned node, it starts once that is lifted."""
+    is_ours = keys.TERM_ANNOTATION in (pod["metadata"].get("annotations") or {})
+    return not is_ours and bool(node["spec"].get("unschedulable"))
 
 
 def _loose(site: Site, judge: Judge) -> list[str]:

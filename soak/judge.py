@@ -212,8 +212,12 @@ class Judge:
             and not _stood(self.stands.get(uid), stand)
             and (uid, stand.node) not in followed  # its guest is there, whoever held the units
         }
+        # What no class offers any more is the scheduler's business again.
+        offered = {
+            self.resources[it["metadata"]["name"]] for it in self.site.api.all(kinds.GPU_CLASSES)
+        }
         for seat in self.launchers.fresh:
-            places |= {(seat.node, resource): seat.name for resource in seat.units}
+            places |= {(seat.node, name): seat.name for name in seat.units.keys() & offered}
         if not places:
             return []
         in_use = self.in_use(now)

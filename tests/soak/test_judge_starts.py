@@ -97,6 +97,19 @@ def test_a_pod_that_passed_no_gate_counts_for_who_has_seen_it(site, judge):
     assert sorts(closely.look(site, judge, before, PassReport())) == ["booked twice"]
 
 
+@pytest.mark.parametrize(("term", "seen"), [("1", ["wrong node"]), ("", [])], ids=["us", "webhook"])
+def test_one_that_is_pinned_to_a_cordoned_node_is_seen_unless_an_answer_had_it_wait_there(
+    site, judge, term, seen
+):
+    node = site.api.find(kinds.NODES, ObjectKey("", "n0"))
+    site.api.edit(kinds.NODES, node, lambda it: it.update(spec={"unschedulable": True}))
+    _, pod = a_start(site)
+    before = dict(judge.stands)
+    pin(site, pod, "n0", term=term)
+    judge.look()
+    assert sorts(closely.look(site, judge, before, PassReport())) == seen
+
+
 def test_one_that_is_pinned_anew_or_bound_elsewhere_is_seen(site, judge):
     _, pod = a_start(site)
     pod = pin(site, pod, "n0")
