@@ -252,15 +252,21 @@ async def judged(write: Callable[[], Awaitable[Any]], *, or_not_at_all: bool = F
         await asyncio.sleep(0.1)
 
 
+_NO_ANSWER = (errors.Unreachable, errors.ServerFault, errors.Throttled, errors.NotFound)
+
+
 async def until(
     found: Callable[[], Awaitable[Any]], within: float, what: str | Callable[[], str]
 ) -> Any:
-    """Ask again until the answer is true; fails with the last answer after `within` seconds."""
+    """Ask again until the answer is true; fails with the last answer after `within` seconds.
+
+    What is not there is no answer yet: our lists are made anew a moment after what they tell of.
+    """
     answer: Any = None
     try:
         async with asyncio.timeout(within):
             while True:
-                with contextlib.suppress(errors.Unreachable, errors.ServerFault, errors.Throttled):
+                with contextlib.suppress(*_NO_ANSWER):
                     answer = await found()
                     if answer:
                         return answer
