@@ -10,7 +10,7 @@ from gpu.binder.report import PassReport
 from gpu.config import RunningGuests
 from gpu.objects import kinds
 from gpu.objects.meta import ObjectKey
-from soak import finish, launchers, strangers
+from soak import finish, launchers, migrations, strangers
 from soak import kubevirt as virt
 from soak.judge import Judge, Stand
 from soak.site import SKEWS, Raw, Site
@@ -170,7 +170,9 @@ def _sent_back(judge: Judge, before: Stands) -> list[str]:
     for uid, stand in judge.stands.items():
         came = uid not in before or (before[uid].phase, before[uid].node) != ("Bound", stand.node)
         if stand.phase == "Bound" and stand.vm and came:
-            wrong.append(judge.refusals.wrong(stand.vm, stand.node, frozenset({uid})))
+            followed = (uid, stand.node) in migrations.arrived(judge.site)  # KubeVirt chose
+            if not followed:
+                wrong.append(judge.refusals.wrong(stand.vm, stand.node, frozenset({uid})))
     return [words for words in wrong if words]
 
 

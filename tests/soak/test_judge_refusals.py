@@ -70,6 +70,22 @@ def test_a_launcher_that_is_sent_back_is_seen(site, judge):
     assert again(site, judge) == ["sent back"]
 
 
+@pytest.mark.parametrize(("failed", "seen"), [(False, []), (True, ["sent back"])])
+def test_one_that_kubevirt_migrated_there_is_well(site, judge, failed, seen):
+    refused(site, judge, held=("x",))
+    assert again(site, judge, "n1", held=("x",)) == []
+    state = {"completed": True, "failed": failed}
+    (vmi,) = site.api.all(kinds.VMIS)
+    told = {"nodeName": "n0", "migrationState": state}
+    site.api.edit(kinds.VMIS, vmi, lambda it: it["status"].update(told))
+    before = dict(judge.stands)
+    claim = site.claim(TENANT, "x")
+    site.api.edit(kinds.GPU_CLAIMS, claim, lambda it: it["status"].update(nodeName="n0"))
+    judge.look()
+    found = closely.look(site, judge, before, PassReport())
+    assert [words.partition(":")[0] for words in found] == seen
+
+
 def test_one_that_goes_elsewhere_is_well(site, judge):
     refused(site, judge)
     assert again(site, judge, "n1") == []
