@@ -29,8 +29,13 @@ def uses(change: Change, vms: Container[ObjectKey]) -> bool:
     return ObjectKey(change.claim.meta.namespace, change.claim.attached_to.vmi) in vms
 
 
-def clears(change: Change) -> bool:
-    """Say whether a claim says no more that it is degraded: what else is to say of it was kept back by that."""
+def leaves_to_say(change: Change) -> bool:
+    """Say whether more is to say of a claim than this pass says, which goes by what stood before.
+
+    One that is degraded no more kept back what else there is; one that is deleted is kept by the pods noted now.
+    """
+    if isinstance(change, Attach):
+        return change.claim.meta.deleting
     return isinstance(change, Degrade) and change.cause is None
 
 

@@ -238,7 +238,7 @@ class Run:
         self.again |= done.written[DropFinalizer.__name__] > 0
         # The usage record of a claim that was made now needs its uid.
         self.again |= done.written[CreateClaim.__name__] > 0
-        self.again |= any(aftermath.frees(it) or aftermath.clears(it) for it in kept)
+        self.again |= any(aftermath.frees(it) or aftermath.leaves_to_say(it) for it in kept)
         self.again |= any(aftermath.uses(it, self.told) for it in kept)
         # What was placed since takes room from who was told why he waits.
         self.again |= bool(self.told) and done.written[Place.__name__] > 0

@@ -108,3 +108,20 @@ async def test_a_claim_whose_node_is_well_again_says_at_once_that_its_set_is_tor
         for name in ("x", "y")
     }
     assert said == {"x": ["SetTorn"], "y": ["SetTorn"]}
+
+
+async def test_a_claim_that_is_deleted_says_at_once_what_it_is_kept_for_since_a_pod_was_noted():
+    """That its launcher is on a node is noted in the pass that tells of it by what was noted before."""
+    claim = used("x", meta=OURS | {"deletionTimestamp": "2026-01-02T03:04:00Z"})
+    claim["status"]["attachedTo"]["pods"] = [{"uid": "pod-1"}]
+    user = vmi("x")
+    user["status"]["activePods"] = {"pod-1": ""}
+    launcher = raws.a_pod("pod-1", node="", phase="Pending", units=1)
+    here = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [here]}}
+    launcher["spec"]["affinity"] = {"nodeAffinity": required}
+    rig = interrupting.a_rig(Case({"n1": 8}, [claim], more={"vmis": [user], "pods": [launcher]}))
+    await rig.until_echo()
+    said = rig.claim("x")["status"]["conditions"]
+    await rig.until_still()
+    assert said == rig.claim("x")["status"]["conditions"]
