@@ -21,6 +21,26 @@ KIND: Final = f"{_V1}WhatIf"
 MOST_UNITS: Final = 2**31 - 1
 MOST_NODES: Final = 100
 
+
+def _several(title: str, noun: str, together: str, item: str) -> meta.Schema:
+    """Return the schema of how many there are of one kind, and the first of them."""
+    nouns = noun.replace("vms", "VMs")
+    return meta.obj(
+        f"{title} is how many {nouns} there are of one kind, and the first of them.",
+        {
+            noun: meta.whole("How many."),
+            "units": meta.whole(together),
+            "items": {
+                "description": "The first of them.",
+                "type": "array",
+                "items": {"allOf": [{"$ref": f"#/components/schemas/{item}"}]},
+            },
+            "more": meta.whole("How many are not in items."),
+        },
+        (noun, "units", "items", "more"),
+    )
+
+
 SCHEMAS: Final[dict[str, meta.Schema]] = {
     BUDGET: meta.obj(
         "WhatIfBudget is a tenant declaring another amount under a key, lower or higher.",
@@ -77,20 +97,7 @@ SCHEMAS: Final[dict[str, meta.Schema]] = {
         },
         ("tenant", "name", "className", "units", "phase", "reason"),
     ),
-    CLAIMS: meta.obj(
-        "WhatIfClaims is how many claims there are of one kind, and the first of them.",
-        {
-            "claims": meta.whole("How many."),
-            "units": meta.whole("Their units together."),
-            "items": {
-                "description": "The first of them.",
-                "type": "array",
-                "items": {"allOf": [{"$ref": f"#/components/schemas/{CLAIM}"}]},
-            },
-            "more": meta.whole("How many are not in items."),
-        },
-        ("claims", "units", "items", "more"),
-    ),
+    CLAIMS: _several("WhatIfClaims", "claims", "Their units together.", CLAIM),
     VM: meta.obj(
         "WhatIfVM is one VM that waits at the gate without a claim, and what becomes of it.",
         {
@@ -102,20 +109,7 @@ SCHEMAS: Final[dict[str, meta.Schema]] = {
         },
         ("tenant", "name", "units", "reason"),
     ),
-    VMS: meta.obj(
-        "WhatIfVMs is how many VMs there are of one kind, and the first of them.",
-        {
-            "vms": meta.whole("How many."),
-            "units": meta.whole("Units that they ask for together."),
-            "items": {
-                "description": "The first of them.",
-                "type": "array",
-                "items": {"allOf": [{"$ref": f"#/components/schemas/{VM}"}]},
-            },
-            "more": meta.whole("How many are not in items."),
-        },
-        ("vms", "units", "items", "more"),
-    ),
+    VMS: _several("WhatIfVMs", "vms", "Units that they ask for together.", VM),
     USED: meta.obj(
         "WhatIfUsed is how the budget that is asked about stands.",
         {

@@ -1,6 +1,6 @@
 """What would one change come to? For hosters: who would be over budget, Lost, moved, stuck or let in."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from apiserver.identity import User
@@ -20,7 +20,7 @@ from gpu.units import ClassName, NodeName, QuotaKey, TenantName
 from gpu.world import World
 
 MOST_TOLD: Final = 100
-"""Claims of one kind that are named; of the others only the number is told."""
+"""Claims or VMs of one kind that are named; of the others only the number is told."""
 _FIELDS: Final = ("over", "lost", "movable", "stuck", "letIn")
 
 _Asks = Callable[[World, Circumstances, Fields], JsonObject]
@@ -118,23 +118,28 @@ def _invalid(cause: Cause) -> StatusError:
 
 def _status(found: Answer, message: str) -> JsonObject:
     kinds = (found.over, found.lost, found.movable, found.stuck, found.let_in)
-    told: dict[str, Json] = dict(zip(_FIELDS, map(_told, kinds), strict=True))
-    told["vmsLetIn"] = _told_vms(found.starts_let_in)
-    told["vmsStuck"] = _told_vms(found.starts_stuck)
+    told: dict[str, Json] = dict(zip(_FIELDS, map(_claims, kinds), strict=True))
+    told["vmsLetIn"] = _vms(found.starts_let_in)
+    told["vmsStuck"] = _vms(found.starts_stuck)
     return {"message": message, **told, "heldBack": found.held_back}
 
 
-def _told(found: tuple[Fate, ...]) -> JsonObject:
-    items: list[Json] = [_item(fate) for fate in found[:MOST_TOLD]]
-    return {
-        "claims": len(found),
-        "units": sum(fate.claim.count for fate in found),
-        "items": items,
-        "more": max(0, len(found) - MOST_TOLD),
-    }
+def _claims(found: tuple[Fate, ...]) -> JsonObject:
+    units = sum(fate.claim.count for fate in found)
+    return _told("claims", len(found), units, map(_claim, found[:MOST_TOLD]))
 
 
-def _item(fate: Fate) -> JsonObject:
+def _vms(found: tuple[StartFate, ...]) -> JsonObject:
+    units = sum(fate.start.units for fate in found)
+    return _told("vms", len(found), units, map(_vm, found[:MOST_TOLD]))
+
+
+def _told(noun: str, count: int, units: int, first: Iterable[JsonObject]) -> JsonObject:
+    items: list[Json] = [*first]
+    return {noun: count, "units": units, "items": items, "more": count - len(items)}
+
+
+def _claim(fate: Fate) -> JsonObject:
     claim = fate.claim
     return base.filled(
         {
@@ -148,16 +153,6 @@ def _item(fate: Fate) -> JsonObject:
             "reason": fate.why.value,
         }
     )
-
-
-def _told_vms(found: tuple[StartFate, ...]) -> JsonObject:
-    items: list[Json] = [_vm(fate) for fate in found[:MOST_TOLD]]
-    return {
-        "vms": len(found),
-        "units": sum(fate.start.units for fate in found),
-        "items": items,
-        "more": max(0, len(found) - MOST_TOLD),
-    }
 
 
 def _vm(fate: StartFate) -> JsonObject:
