@@ -206,6 +206,10 @@ def serve(  # noqa: PLR0913 -- typer reads one parameter per flag
             envvar=f"{_ENV}SHUTDOWN_DELAY", help="Seconds of red readiness before closing."
         ),
     ] = _DEFAULTS.shutdown_delay,
+    http2: Annotated[
+        bool,
+        typer.Option(envvar=f"{_ENV}HTTP2", help="Serve HTTP/2 too, to whoever offers it."),
+    ] = _DEFAULTS.http2,
     log_format: Annotated[
         str, typer.Option(envvar=f"{_ENV}LOG_FORMAT", help="json or console.")
     ] = _DEFAULTS.log_format,
@@ -262,6 +266,7 @@ def serve(  # noqa: PLR0913 -- typer reads one parameter per flag
         resync=resync,
         canary_interval=canary_interval,
         shutdown_delay=shutdown_delay,
+        http2=http2,
         log_format=log_format,
         replay_dir=replay_dir,
         save_replays=save_replays,

@@ -11,7 +11,6 @@ for its turn, is read: who hangs up before that would leave the circle behind. N
 """
 
 import asyncio
-import functools
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
@@ -19,14 +18,14 @@ import structlog
 from aiohttp import http_exceptions, web
 from aiohttp.abc import AbstractStreamWriter
 
-from apiserver import middleware
+from apiserver import middleware, tls
+from apiserver.http2 import heads
+from apiserver.http2.connection import Connection as HTTP2Connection
+from apiserver.refusals import Refusals, answer
 from apiserver.request_metrics import RequestMetrics
 from apiserver.wire import status
 from apiserver.wire.status import StatusError
-from apiserver.wire.values import json_line
 
-TOLD_EVERY: Final = 10.0
-"""Seconds between log lines of what is no request; each says how many were not told since the last."""
 LINGER: Final = 0.5
 """Seconds that a connection stays after its refusal. Closed with bytes unread it is reset, and a client
 that is still sending does not get to read why."""
@@ -66,15 +65,8 @@ class Refused(web.Response):
     """The last answer on a connection. It bears no name and passes by the application's own hooks."""
 
     def __init__(self, error: StatusError) -> None:
-        body = json_line(error.document())
-        headers = {
-            "Content-Type": "application/json",
-            "Content-Length": str(len(body)),
-            "Cache-Control": middleware.NO_CACHE,
-            "X-Content-Type-Options": "nosniff",
-            "Connection": "close",
-        }
-        super().__init__(body=body, status=error.code, headers=headers)
+        body, headers = answer(error)
+        super().__init__(body=body, status=error.code, headers={**headers, "Connection": "close"})
         self.force_close()
 
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter:
@@ -87,32 +79,6 @@ class Refused(web.Response):
     async def write_eof(self, data: bytes = b"") -> None:  # noqa: ARG002 -- the body is written
         """Wait for the client to hang up, which ends this, and not for long."""
         await asyncio.sleep(LINGER)
-
-
-class Refusals:
-    """Counts what is no request, and tells of it now and then."""
-
-    def __init__(self, metrics: RequestMetrics) -> None:
-        self._metrics = metrics
-        self._told = float("-inf")
-        self._untold = 0
-
-    def refused(self, error: StatusError, request: web.BaseRequest) -> Refused:
-        """Count one refusal, log it unless another was logged just now, and return the answer."""
-        self._note(error, request.remote or "")
-        return Refused(error)
-
-    def _note(self, error: StatusError, peer: str) -> None:
-        code = str(error.code)
-        self._metrics.requests.labels("other", *[""] * 5, middleware.COMPONENT, "", code).inc()
-        now = asyncio.get_running_loop().time()
-        if now - self._told < TOLD_EVERY:
-            self._untold += 1
-            return
-        log.warning(
-            "no request", code=error.code, why=error.message, peer=peer, untold=self._untold
-        )
-        self._told, self._untold = now, 0
 
 
 class Connection(web.RequestHandler):
@@ -159,7 +125,9 @@ class Connection(web.RequestHandler):
         if isinstance(exc, http_exceptions.HttpProcessingError):
             self._is_refused = True
             middleware.forget(exc)
-            return self._refusals.refused(refusal(exc), request)
+            error = refusal(exc)
+            self._refusals.note(error, request.remote or "")
+            return Refused(error)
         if not isinstance(exc, ConnectionError):
             log.error("request failed", exc_info=exc)
         if request.writer.output_size > 0:
@@ -181,12 +149,14 @@ class Door(asyncio.Protocol):
     A connection and its parser are a circle, which aiohttp ends when the connection is lost.
     """
 
-    def __init__(self, behind: Callable[[], Connection]) -> None:
+    def __init__(self, behind: Callable[[str], asyncio.Protocol]) -> None:
         self._behind = behind
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Let the connection take over."""
-        connection = self._behind()
+        """Let the connection take over, of the protocol that both sides agreed on (ALPN)."""
+        secured = transport.get_extra_info("ssl_object")
+        agreed = secured.selected_alpn_protocol() if secured is not None else None
+        connection = self._behind(agreed or "")
         transport.set_protocol(connection)
         connection.connection_made(transport)
 
@@ -200,13 +170,17 @@ class Server(web.Server):
             request_factory=like.request_factory,
             handler_cancellation=like.handler_cancellation,
         )
-        self._connection = functools.partial(
-            Connection, self, refusals, loop=asyncio.get_running_loop(), **settings
-        )
+        self._refusals, self._settings = refusals, settings
 
     def __call__(self) -> Door:  # type: ignore[override]  # any protocol will do for a listener
         """Return the protocol of one more connection."""
         return Door(self._connection)
+
+    def _connection(self, agreed: str) -> asyncio.Protocol:
+        if agreed == tls.HTTP2:
+            return HTTP2Connection(self, self._refusals, self._settings["keepalive_timeout"])
+        loop = asyncio.get_running_loop()
+        return Connection(self, self._refusals, loop=loop, **self._settings)
 
 
 def _expecting_nothing(handler: _Handler, refusals: Refusals) -> _Handler:
@@ -217,8 +191,9 @@ def _expecting_nothing(handler: _Handler, refusals: Refusals) -> _Handler:
             return await handler(request)
         except web.HTTPExpectationFailed as error:
             middleware.forget(error)
-        why = "nothing can be expected of this server but 100-continue"
-        return refusals.refused(status.ExpectationFailed(why), request)
+        refused = status.ExpectationFailed(heads.NOTHING_EXPECTED)
+        refusals.note(refused, request.remote or "")
+        return Refused(refused)
 
     return handle
 

@@ -113,6 +113,7 @@ class Flags:
     resync: float = _PACE.resync
     canary_interval: float = _PACE.canary
     shutdown_delay: float = 5.0
+    http2: bool = True
     log_format: str = LogFormat.JSON.value
     host_options: str = HostOptions.OFF.value
     host_url: str = "https://cozystack-api.cozy-system.svc"
@@ -133,6 +134,8 @@ class ServeConfig:
     shutdown_delay: float
     """Seconds between red readiness and the listener's close: endpoints need time to notice."""
     log_format: LogFormat
+    http2: bool = True
+    """HTTP/2 is served to whoever offers it; else HTTP/1.1 alone."""
     replay_dir: Path | None = None
     """Where passes are saved; None: nowhere."""
     save_first: bool = False
@@ -181,6 +184,7 @@ def judge(flags: Flags) -> ServeConfig:
         tls_cert_file=flags.tls_cert_file,
         tls_private_key_file=flags.tls_private_key_file,
         shutdown_delay=flags.shutdown_delay,
+        http2=flags.http2,
         log_format=log_format,
         replay_dir=None if saves is SaveReplays.NEVER else _replay_dir(flags),
         save_first=saves is SaveReplays.NEXT,

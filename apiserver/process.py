@@ -49,7 +49,10 @@ async def serve(settings: ServeConfig) -> int:
         access = await credentials.load(settings.kubeconfig)
         made = metrics.create()
         certificate = tls.Serving(
-            settings.tls_cert_file, settings.tls_private_key_file, made.tls_reload_errors
+            settings.tls_cert_file,
+            settings.tls_private_key_file,
+            made.tls_reload_errors,
+            http2=settings.http2,
         )
     except (credentials.LoginError, OSError) as error:
         log.error("cannot start", error=f"{type(error).__name__}: {error}")  # noqa: TRY400 -- no bug

@@ -23,6 +23,8 @@ from prometheus_client import Counter
 
 log = structlog.get_logger(__name__)
 
+HTTP2: Final = "h2"
+HTTP1: Final = "http/1.1"
 RELOAD_EVERY: Final = 10.0
 """Seconds between looks at the files: kubelet swaps a symlink, which file watches miss."""
 
@@ -30,11 +32,13 @@ RELOAD_EVERY: Final = 10.0
 class Serving:
     """The TLS context of the listener and the files behind it."""
 
-    def __init__(self, certificate: Path, key: Path, errors: Counter | None = None) -> None:
+    def __init__(
+        self, certificate: Path, key: Path, errors: Counter | None = None, *, http2: bool = True
+    ) -> None:
         self._files = (certificate, key)
         self._errors = errors
         self._seen = self._stamp()
-        self.context = _context()
+        self.context = _context(http2=http2)
         self.context.load_cert_chain(certificate, key)
 
     def trust(self, authorities: str) -> None:
@@ -78,16 +82,16 @@ class Serving:
         return tuple((stat.st_mtime_ns, stat.st_ino) for stat in stats)
 
 
-def _context() -> ssl.SSLContext:
+def _context(*, http2: bool = False) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.verify_mode = ssl.CERT_OPTIONAL
     # Upstream's Go server takes what OpenSSL 3.13's strict default would not: CN-only leaves, old CAs.
     context.verify_flags &= ~getattr(ssl, "VERIFY_X509_STRICT", 0)
-    # kube-apiserver never resumes a session, and opens a connection for each request beyond 25 in
-    # flight: tickets, with the client's certificate in each, were a quarter of a handshake's time.
+    # kube-apiserver never resumes a session, and over HTTP/1.1 opens a connection for each request beyond
+    # 25 in flight: tickets, with the client's certificate in each, were a quarter of a handshake's time.
     context.num_tickets = 0
-    context.set_alpn_protocols(["http/1.1"])
+    context.set_alpn_protocols([HTTP2, HTTP1] if http2 else [HTTP1])
     return context
 
 

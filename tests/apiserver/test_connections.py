@@ -11,7 +11,7 @@ import uvloop
 from aiohttp import http_exceptions, web
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from apiserver import app, connections, middleware, tls
+from apiserver import app, connections, middleware, refusals, tls
 from gpu import keys
 from tests.apiserver import certificates, fakes
 
@@ -167,7 +167,7 @@ async def test_many_are_one_line_that_tells_how_many(listener, logs, monkeypatch
     for _ in range(5):
         await listener.answer(b"BREW / HTTP/1.1\r\n\r\n")
     assert len([one for one in logs if one["event"] == "no request"]) == 1
-    monkeypatch.setattr(connections, "TOLD_EVERY", 0.0)
+    monkeypatch.setattr(refusals, "TOLD_EVERY", 0.0)
     await listener.answer(b"BREW / HTTP/1.1\r\n\r\n")
     assert [one["untold"] for one in logs if one["event"] == "no request"] == [0, 4]
 
