@@ -77,6 +77,12 @@ class Ledger:
         """Return free less reserved units: what a new order may take."""
         return self.free(node, resource) - self.reserved.get(resource, {}).get(node, 0)
 
+    def rooms(
+        self, resource: ResourceName
+    ) -> tuple[Mapping[NodeName, int], Mapping[NodeName, int]]:
+        """Return what is free and what is reserved, node by node: `room` for whoever asks of many."""
+        return self.free_units.get(resource, {}), self.reserved.get(resource, {})
+
     def hold(
         self, node: NodeName, resource: ResourceName, units: int, holder: Holder | None = None
     ) -> None:
