@@ -30,6 +30,10 @@ class Carrier(Protocol):
     def reset(self, number: int, code: ErrorCodes) -> None:
         """Cut a stream."""
 
+    @property
+    def is_full(self) -> bool:
+        """Say whether the peer does not take what was written."""
+
     async def writable(self) -> None:
         """Wait until the peer takes what was written."""
 

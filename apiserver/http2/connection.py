@@ -47,6 +47,10 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._streams: dict[int, Stream] = {}
         self._flushing = False
+        self._written = 0
+        """Bytes of answers that were not yet given to the transport."""
+        self._unfinished = 0
+        """Bytes that came since the last whole frame."""
         self._writable: asyncio.Future[None] | None = None
         """Set while the peer does not take what was written."""
         self._has_left = False
@@ -101,8 +105,11 @@ class Connection(asyncio.Protocol):
         except exceptions.ProtocolError as error:
             self._break_off(error)
             return
+        self._unfinished = 0 if found else self._unfinished + len(data)
+        if self._unfinished > framing.UNFINISHED:
+            self._send_away()
         for event in found:
-            if self._is_empty_handed(event) and not self._patience.bears(self._loop.time()):
+            if self._is_flood(event):
                 self._send_away()
                 return
             self._deal_with(event)
@@ -148,14 +155,13 @@ class Connection(asyncio.Protocol):
         self.note(BadRequest(f"not valid HTTP/2: {kind}"))
         self._hang_up()
 
-    def _is_empty_handed(self, event: events.Event) -> bool:
-        if isinstance(event, events.StreamReset):
-            stream = self._streams.get(event.stream_id)
-            return stream is not None and not stream.has_begun
-        return is_empty_handed(event)
+    def _is_flood(self, event: events.Event) -> bool:
+        if isinstance(event, events.RequestReceived):
+            return len(self._streams) >= framing.PENDING
+        return is_empty_handed(event) and not self._patience.bears(self._loop.time())
 
     def _send_away(self) -> None:
-        self.note(BadRequest("not valid HTTP/2: too many frames that bring no request"))
+        self.note(BadRequest("not valid HTTP/2: too much at once"))
         with contextlib.suppress(exceptions.ProtocolError):
             self._h2.close_connection(ErrorCodes.ENHANCE_YOUR_CALM)
         self._hang_up()
@@ -173,7 +179,7 @@ class Connection(asyncio.Protocol):
         """Send the head of an answer; with `ends` it has no body."""
         if self._transport is None:
             return
-        with contextlib.suppress(exceptions.StreamClosedError):
+        with contextlib.suppress(exceptions.ProtocolError):  # reset, and its event is still to come
             self._h2.send_headers(number, head, end_stream=ends)
         self.flush_soon()
 
@@ -181,9 +187,13 @@ class Connection(asyncio.Protocol):
         """Send some of an answer, no more than there is room for."""
         if self._transport is None:
             return
-        with contextlib.suppress(exceptions.StreamClosedError):
+        with contextlib.suppress(exceptions.ProtocolError):
             self._h2.send_data(number, data, end_stream=ends)
-        self.flush_soon()
+        self._written += len(data)
+        if self._written > framing.AHEAD:
+            self._flush()  # so that it is known whether the peer takes it
+        else:
+            self.flush_soon()
 
     def room(self, number: int) -> int:
         """Return how many bytes of an answer can be sent now."""
@@ -209,6 +219,11 @@ class Connection(asyncio.Protocol):
         with contextlib.suppress(exceptions.ProtocolError):
             self._h2.reset_stream(number, code)
         self.flush_soon()
+
+    @property
+    def is_full(self) -> bool:
+        """Say whether the peer does not take what was written."""
+        return self._writable is not None
 
     async def writable(self) -> None:
         """Wait until the peer takes what was written."""
@@ -244,6 +259,7 @@ class Connection(asyncio.Protocol):
         self._flushing = False
         if self._transport is None:
             return
+        self._written = 0
         data = self._h2.data_to_send()
         if data:
             self._transport.write(data)

@@ -11,12 +11,18 @@ from h2.settings import SettingCodes, Settings
 
 STREAMS: Final = 250
 """Requests at once; a kube-apiserver with more opens another connection. Upstream's number."""
+PENDING: Final = 10 * STREAMS
+"""Requests under way with those that were reset and have not ended yet: more is a flood (CVE-2023-44487)."""
 HEADS: Final = 512 * 1024
 """Bytes of one request's headers, 32 more for each: a user may be in a thousand groups. Clients are told."""
 STREAM_WINDOW: Final = 64 * 1024 - 1
 """Bytes of one body that may be on their way: HTTP/2's own default."""
 WINDOW: Final = STREAMS * (STREAM_WINDOW + 1)
 """Bytes of all bodies: nobody's that is not read holds up another's."""
+AHEAD: Final = 64 * 1024
+"""Bytes of answers that are made before the peer must be seen to take them."""
+UNFINISHED: Final = 2 * 1024 * 1024
+"""Bytes that may come without making a frame that says something: `h2` keeps one of 16 MiB until it is whole."""
 REMEMBERED: Final = 10_000
 """Streams of which it is known how they ended, for what was on its way then."""
 

@@ -5,9 +5,13 @@ from typing import Final
 from h2 import events
 
 FLOOD: Final = 1000
-"""Frames that ask for work and bring no request, at once: resets, pings, settings, priorities, empty data."""
+"""Frames that ask for work and bring no request, at once: pings, settings, priorities, empty data.
+
+Resets are none: a tenant's cancelled requests come as such through kube-apiserver, which must not be sent away for
+them. How many requests are under way, reset or not, is limited by itself (framing.PENDING).
+"""
 FLOOD_SECOND: Final = 100.0
-"""As many more each second. CVE-2019-9511 to 9518 and CVE-2023-44487 are such floods."""
+"""As many more each second. CVE-2019-9511 to 9518 are such floods."""
 _EMPTY_HANDED: Final = (
     events.PingReceived,
     events.PriorityUpdated,
@@ -16,7 +20,7 @@ _EMPTY_HANDED: Final = (
 
 
 def is_empty_handed(event: events.Event) -> bool:
-    """Say whether a frame asks for work and brings nothing; of a reset whoever knows the stream says it."""
+    """Say whether a frame asks for work and brings nothing."""
     if isinstance(event, events.DataReceived):
         return not event.data and event.stream_ended is None
     return isinstance(event, _EMPTY_HANDED)

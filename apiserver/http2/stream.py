@@ -9,6 +9,7 @@ is an `AbstractStreamWriter`.
 """
 
 import asyncio
+from collections.abc import Awaitable
 from typing import Any, Final
 
 import structlog
@@ -220,7 +221,8 @@ class Stream(AbstractStreamWriter):
 
     async def _send(self, data: memoryview, *, ends: bool) -> None:
         while True:
-            await self._connection.writable()
+            if self._connection.is_full:
+                await self._taken(self._connection.writable())
             if not self.connected:
                 raise ConnectionResetError("the stream is closed")
             some = data[: self._connection.room(self.number)]
@@ -236,13 +238,18 @@ class Stream(AbstractStreamWriter):
     async def _wait_for_room(self) -> None:
         self._room = asyncio.get_running_loop().create_future()
         try:
+            await self._taken(self._room)
+        finally:
+            self._room = None
+
+    async def _taken(self, waits: Awaitable[None]) -> None:
+        """Wait for the client to take something, not for ever."""
+        try:
             async with asyncio.timeout(STALLED):
-                await self._room
+                await waits
         except TimeoutError:
             self.abort()
             raise ConnectionResetError("the client takes nothing") from None
-        finally:
-            self._room = None
 
     # Its life.
 
