@@ -2,7 +2,8 @@
 
 An attachment is to a name and an id, since at admission a VMI has no uid. VMIs of one name follow each
 other within milliseconds, and the CREATE of a name that is taken reaches the webhook too: so the VMI
-that a claim is attached to is read past the cache before its attachment is taken over. Claims are
+that a claim is attached to is read past the cache before its attachment is taken over; a claim that
+nobody has takes no read (decision 43). Claims are
 written in the order of their names, so of two starts that want the same ones one gets all. What was
 written is undone when a later one fails; what then still stays, the binder clears after a while.
 """
@@ -49,8 +50,11 @@ class Attachments:
 
     async def attach(self, attempt: Attempt) -> None:
         """Attach every held claim, or raise FailedError; a dry run is judged alike and writes nothing."""
-        if attempt.plan.to_attach:
-            await self.store(attempt, await self.planned(attempt, attempt.plan.to_attach))
+        plan = attempt.plan
+        if plan.takes_nothing_over:
+            await self.store(attempt, await self.judged(attempt, plan.to_attach))
+        elif plan.to_attach:
+            await self.store(attempt, await self.planned(attempt, plan.to_attach))
 
     async def planned(self, attempt: Attempt, wanted: Sequence[GPUClaim]) -> list[Write]:
         """Return the attachment of each claim to this start. Raises FailedError with all against it."""

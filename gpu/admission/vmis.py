@@ -39,11 +39,23 @@ class Plan:
 
     start: Start
     found: Resolution
+    is_new_name: bool = False
+    """No VMI of the name is seen, where VMIs are."""
 
     @property
     def to_attach(self) -> tuple[GPUClaim, ...]:
         """Claims to be attached to this start, in order of their names."""
         return () if self.found.is_repeated else self.found.held
+
+    @property
+    def takes_nothing_over(self) -> bool:
+        """Say whether no VMI need be read: none of the name is seen, and nobody has a claim.
+
+        A claim that nobody has names no VMI whose end would have to be known, and its version has the
+        attachment refused if somebody has it meanwhile. Is there a VMI of the name after all, it does not
+        use these claims: the API server refuses the CREATE, and the leader detaches what no VMI comes for.
+        """
+        return self.is_new_name and all(claim.attached_to is None for claim in self.to_attach)
 
 
 def is_asked(asked: Review) -> bool:
@@ -104,7 +116,9 @@ def judge(
         is_requested=config.binding is Binding.REQUEST,
     )
     if isinstance(found, Resolution):
-        return Plan(start=start, found=found)
+        key = ObjectKey(start.namespace, start.name)
+        is_new = "vmis" not in world.unserved and key not in world.snapshot.vmis
+        return Plan(start=start, found=found, is_new_name=is_new)
     return denied(asked, found)
 
 

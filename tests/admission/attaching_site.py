@@ -45,6 +45,7 @@ class Site:
     clock: FixedClock = field(default_factory=FixedClock)
     stale: dict[str, Json] = field(default_factory=dict)
     stale_vmis: list[Json] | None = None
+    unserved: frozenset[str] = frozenset()
     limits: Limits | None = None
     config: Config = CONFIG
     _ids: Any = field(default_factory=itertools.count)
@@ -74,6 +75,7 @@ class Site:
             classes=[builders.a_class()],
             claims=[claims.decode(it) for it in seen],
             vmis=[kubevirt.decode_vmi(it) for it in vmis],
+            unserved=self.unserved,
         )
 
     async def ask(self, question: Any, *, rests_on: Any = None) -> Any:

@@ -95,16 +95,25 @@ def _carried(vmi: dict[str, Any]) -> dict[str, str]:
 @given(
     st.lists(st.lists(actions, min_size=1, max_size=4), min_size=1, max_size=5),
     st.lists(st.integers(0, 6), max_size=60),
+    st.sets(st.integers(0, 4)),
 )
-def test_whatever_interleaves_a_vmi_that_lives_has_its_claims(rounds, turns):
-    """Actions of one round run at once; time stands still, so nobody is waited for in vain."""
+def test_whatever_interleaves_a_vmi_that_lives_has_its_claims(rounds, turns, lagging):
+    """Actions of one round run at once; time stands still, so nobody is waited for in vain.
+
+    In rounds that are `lagging` the cache has claims and VMIs as they were at the start of it.
+    """
 
     async def run() -> None:
         site = Site(api=Slow(turns))
         for name in CLAIMS:
             site.claim(name)
-        for actions in rounds:
+        for number, actions in enumerate(rounds):
+            if number in lagging:
+                seen = site.raw(kinds.GPU_CLAIMS)
+                site.stale = {it["metadata"]["name"]: it for it in seen}
+                site.stale_vmis = site.raw(kinds.VMIS)
             await asyncio.gather(*(_do(site, action) for action in actions))
+            site.stale, site.stale_vmis = {}, None
             attached = {name: site.attached(name) or {} for name in CLAIMS}
             for vmi in site.raw(kinds.VMIS):
                 if "deletionTimestamp" in vmi["metadata"]:
