@@ -146,7 +146,9 @@ class Leader:
 
     async def _both(self, pauses: Sequence[int], *, forced: bool) -> PassReport | None:
         full = asyncio.ensure_future(self._once(forced=forced))
-        left = {full, asyncio.ensure_future(self._answer(pauses))}
+        # Of those that answer, every second one beside the others: each list goes one by one.
+        beside = [pauses[::2], pauses[1::2]] if len(pauses) > 1 else [pauses]
+        left = {full, *(asyncio.ensure_future(self._answer(each)) for each in beside)}
         try:
             while left and not self.deposed:
                 _, left = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)

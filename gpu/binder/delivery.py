@@ -8,6 +8,7 @@ did not hold: nothing was sent. Any other failure ends its own set and is told.
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -85,8 +86,11 @@ async def deliver(
     writer: ChangeWriter,
     in_flight: int,
     stored: Callable[[Change], None] = _unheard,
+    slots: asyncio.Semaphore | None = None,
 ) -> Delivered:
     """Write the changes, at most `in_flight` sets at once; `stored` hears of each that was stored.
+
+    `slots` bound the sets of several deliveries together: who comes first is served first.
 
     Raises Deposed when the lease ran out; what was in flight has been awaited then.
     """
@@ -100,7 +104,9 @@ async def deliver(
     deposed: list[Deposed] = []
     async with asyncio.TaskGroup() as tasks:
         for _ in range(min(in_flight, len(groups))):
-            tasks.create_task(_work(queue, writer, stored, done, deposed))
+            tasks.create_task(
+                _work(queue, writer, stored, done, deposed, slot=slots or nullcontext())
+            )
     if deposed:
         raise deposed[0]
     return done
@@ -112,14 +118,20 @@ async def _work(
     stored: Callable[[Change], None],
     done: Delivered,
     deposed: list[Deposed],
+    *,
+    slot: AbstractAsyncContextManager[None],
 ) -> None:
-    for set_id, group in queue:
-        try:
-            await _one_set(set_id, group, writer, stored, done)
-        except Deposed as error:
-            deposed.append(error)
-        if done.aborted or deposed:
-            return
+    while True:
+        async with slot:
+            if done.aborted or deposed:
+                return
+            set_id, group = next(queue, (None, []))
+            if set_id is None:
+                return
+            try:
+                await _one_set(set_id, group, writer, stored, done)
+            except Deposed as error:
+                deposed.append(error)
 
 
 async def _one_set(

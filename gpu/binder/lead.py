@@ -1,7 +1,9 @@
 """What a replica runs while it holds the lease: raise the term, then pass after pass."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import structlog
 
@@ -18,6 +20,9 @@ from gpu.binder.writer import ChangeWriter
 from gpu.config import Binding, Config
 from gpu.ports import Clock, Reader, Recorder, Writer
 from gpu.reading import FreshView, InThread
+
+ANSWERING: Final = 4
+"""Passes that only answer starts and may be under way at once: a slow write holds up those of its own alone."""
 
 log = structlog.get_logger(__name__)
 
@@ -76,10 +81,10 @@ class Binder:
                 monotonic=self.clock.monotonic,
             )
             ends = [self.reader.subscribe(loop.signal)]
-            answers = None
+            answers: list[Loop] = []
             if self.config.binding is Binding.REQUEST:
                 answers = self._answers(passes, loop)
-                ends.append(self.reader.subscribe(answers.signal))
+                ends += [self.reader.subscribe(one.signal) for one in answers]
             self.saves.wake = loop.signal
             try:
                 await _run(loop, answers)
@@ -92,27 +97,35 @@ class Binder:
         finally:
             self.observer.leading(None)
 
-    def _answers(self, passes: Passes, full: Loop) -> Loop:
-        """Return the loop of passes that only answer starts, beside that of full ones."""
-        found = Loop(
-            passes.answer,
-            config=self.config,
-            observer=self.observer,
-            monotonic=self.clock.monotonic,
-            resync=False,
-        )
-        passes.wake, passes.wake_answers = full.signal, found.signal
+    def _answers(self, passes: Passes, full: Loop) -> list[Loop]:
+        """Return the loops of passes that only answer starts, beside that of full ones."""
+        found = [
+            Loop(
+                passes.answer,
+                config=self.config,
+                observer=self.observer,
+                monotonic=self.clock.monotonic,
+                resync=False,
+            )
+            for _ in range(ANSWERING)
+        ]
+
+        def wake() -> None:
+            for one in found:
+                one.signal()
+
+        passes.wake, passes.wake_answers = full.signal, wake
         return found
 
 
-async def _run(loop: Loop, answers: Loop | None) -> None:
+async def _run(loop: Loop, answers: Sequence[Loop]) -> None:
     """Run passes until cancelled. Raises Deposed when the leadership is over."""
-    if answers is None:
+    if not answers:
         await loop.run()
     try:
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(loop.run())
-            tasks.create_task(answers.run())
+            for one in (loop, *answers):
+                tasks.create_task(one.run())
     except ExceptionGroup as group:
         deposed, others = group.split(Deposed)
         if deposed is None or others is not None:

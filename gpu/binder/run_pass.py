@@ -4,14 +4,15 @@ Each phase is run to its end as a list, in a worker thread over frozen values; t
 written; then the next phase starts, seeing the draft as it is by then. A second pass over an
 unchanged cluster writes nothing.
 
-A pass that only answers starts runs beside a full one (decision 25). Both decide one after the other
-and write at the same time; each counts what the other has planned.
+Passes that only answer starts run beside a full one and beside each other (decisions 25 and 43). All
+decide one after the other and write at the same time; each counts what the others have planned.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Final
 
 from gpu.binder import beside, news, opening, phases, rejection_news
 from gpu.binder.beside import Beside
@@ -35,9 +36,13 @@ from gpu.model.ground import Ground
 from gpu.model.sightings import Sightings
 from gpu.model.snapshot import Snapshot
 from gpu.objects.claims import GPUClaim
+from gpu.objects.meta import ObjectKey
 from gpu.ports import Clock, Recorder
 from gpu.reading import FreshView, InThread
 from gpu.world import World
+
+BREATH: Final = 0.05
+"""Seconds from the beginning of one pass that only answers starts to that of the next beside it."""
 
 
 def _nobody() -> None:
@@ -70,20 +75,30 @@ class Passes:
     _housekeeping: Housekeeping = field(default_factory=Housekeeping)
     _ground: Ground = field(default_factory=Ground)
     """The checker's own."""
-    _answers_ground: Ground = field(default_factory=Ground)
-    """The same, of passes that only answer starts."""
+    _answers_grounds: list[Ground] = field(default_factory=list)
+    """The same, of passes that only answer starts: each has one for itself while it is under way."""
+    _answers_from: float = 0.0
+    """When the next pass that only answers starts may begin, in seconds of the monotonic clock."""
+    _answers_slots: asyncio.Semaphore = field(init=False)
+    """Sets of all answers that may be in flight at once, whichever pass they are of."""
     _deciding: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Passes decide one after the other: reading what to decide on, and each phase that wants something."""
     _running: list[Run] = field(default_factory=list)
-    """Passes under way: a full one, one that only answers starts, or both."""
+    """Passes under way: a full one, and some that only answer starts."""
     _deferred: bool = False
     """A start could not be answered, since a full pass has writes to its claims under way."""
     _looked: tuple[GPUClaim, ...] | None = None
-    """Claims without an open request, as they were last shown."""
+    """Claims as they were last shown to a pass that answers starts."""
+    _unanswered: frozenset[tuple[ObjectKey, str]] = frozenset()
+    """Those of them with an open request, and its id."""
     _snapshot: Snapshot | None = None
     """Of the last pass: the next one's is made of it."""
     _expected: World | None = None
     """What the events of the last pass's own writes will show; None when it left work undone."""
+
+    def __post_init__(self) -> None:
+        """Have as many answers in flight as a phase may have sets."""
+        self._answers_slots = asyncio.Semaphore(self.config.pace.sets_in_flight)
 
     async def once(self, *, forced: bool = True) -> PassReport:
         """Run one pass; unless forced, only if the cluster shows more than our own last writes.
@@ -174,21 +189,27 @@ class Passes:
         """Answer starts that ask, and do nothing else; skipped when none does.
 
         Raises what `once` raises. It is never held behind a full pass, but while that decides a phase, or
-        several that want nothing and took no longer than `under_way.STRETCH` before the last.
+        several that want nothing and took no longer than `under_way.STRETCH` before the last. Several may be
+        under way, so that no start waits for the slowest write of those before it: each leaves alone what
+        another is answering.
         """
         if not self._is_asked():
             return PassReport(skipped=True)
+        # Those that ask in one breath are answered in one pass: each costs the same to begin.
+        await asyncio.sleep(max(self._answers_from - self.clock.monotonic(), 0.0))
         began = self.clock.monotonic()
         await self.view.settle()
         async with self._deciding:
-            run = await self._begin_answers(began)
+            run = await self._begin_answers(began) if self._is_asked() else None
             if run is None:
                 return PassReport(skipped=True)
+            self._answers_from = self.clock.monotonic() + BREATH
             self._running.append(run)
         try:
             await run.phases(run.course.scene)
         finally:
             self._running.remove(run)
+            self._answers_grounds.append(run.course.ground)
         if run.course.problem:
             run.tell_problem()
             await run.save(run.course.scene, run.course.problem)
@@ -198,17 +219,19 @@ class Passes:
         return run.answers_report()
 
     def _is_asked(self) -> bool:
-        """Say whether the watch shows an open request; costs nothing while no claim changes."""
-        shown = self.view.claims()
-        if not self.config.enabled or shown is self._looked:
+        """Say whether the watch shows an open request that no pass under way answers; cheap until a claim changes."""
+        if not self.config.enabled:
             return False
-        is_asked = any(map(bind_requests.is_open, shown))
-        self._looked = None if is_asked else shown
-        return is_asked
+        shown = self.view.claims()
+        if shown is not self._looked:
+            self._looked = shown
+            self._unanswered = frozenset(_asked(shown))
+        return not self._unanswered <= frozenset().union(*(run.answering for run in self._running))
 
     async def _begin_answers(self, began: float) -> Run | None:
         """Look for starts to be answered; None when there is none that can be."""
         met = self._planned()
+        full = beside.of(it for run in self._full_runs() for it in run.pending.values())
         seen = await self.view.look(self.in_thread)
         self._check_term(seen)
         now, grace = self.clock.now(), self.config.grace.attachment
@@ -217,9 +240,12 @@ class Passes:
                 (claim for claim in seen.claims if claim.bind_request is not None), now, grace
             )
         )
+        self._deferred = any(claim.key in full.touched for one in asked for claim in one.claims)
+        # Another pass's writes to it are under way: it answers, or has this one woken.
+        busy = met.touched | {key for run in self._running for key, _ in run.answering}
+        asked = tuple(it for it in asked if busy.isdisjoint(one.key for one in it.claims))
         if not asked:
             return None
-        self._deferred = any(claim.key in met.touched for one in asked for claim in one.claims)
         world, draft = await self.in_thread(
             lambda: opening.draft(seen, self._snapshot, self.config, now)
         )
@@ -235,12 +261,20 @@ class Passes:
             passes=self,
             writer=self.writer.beside(),
             table=phases.ANSWERS,
-            course=Course(scene=scene, ground=self._answers_ground),
+            course=Course(scene=scene, ground=self._answers_ground()),
             began=began,
             reading=self.clock.monotonic() - began,
+            slots=self._answers_slots,
+            answering=frozenset((it.key, one.request.id) for one in asked for it in one.claims),
         )
         run.meet(met)
         return run
+
+    def _answers_ground(self) -> Ground:
+        return self._answers_grounds.pop() if self._answers_grounds else Ground()
+
+    def _full_runs(self) -> Iterator[Run]:
+        return (run for run in self._running if run.table is self.table)
 
     def _planned(self) -> Beside:
         """Return what passes under way have planned and not stored yet. Ask before anything is read."""
@@ -276,3 +310,9 @@ class Passes:
         for binder in world.binders:
             if binder.term > self.writer.fence.term:
                 raise Deposed(f"term {binder.term} of {binder.holder} is above ours")
+
+
+def _asked(shown: Iterable[GPUClaim]) -> Iterator[tuple[ObjectKey, str]]:
+    for claim in shown:
+        if claim.bind_request is not None and bind_requests.is_open(claim):
+            yield claim.key, claim.bind_request.id

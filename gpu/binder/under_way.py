@@ -1,5 +1,6 @@
 """A pass under way: each phase decided, written and drawn from, until the report can be made."""
 
+from asyncio import Semaphore
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -80,6 +81,10 @@ class Run:
     began: float
     """When it began, in seconds of the monotonic clock. What ends later is not asked by this pass."""
     reading: float
+    slots: Semaphore | None = None
+    """What its sets in flight share with those of other passes; None for a full one, which has all it is configured for."""
+    answering: frozenset[tuple[ObjectKey, str]] = frozenset()
+    """Claims, and the ids of their requests, that this pass alone answers until it is over."""
     pending: dict[int, Change] = field(default_factory=dict)
     """Planned and perhaps not stored yet, by identity."""
     put_off: bool | None = None
@@ -187,7 +192,7 @@ class Run:
     async def _deliver(self, wanted: Iterable[Change]) -> Delivered:
         passes = self.passes
         done = await delivery.deliver(
-            wanted, self.writer, passes.config.pace.sets_in_flight, self._tell
+            wanted, self.writer, passes.config.pace.sets_in_flight, self._tell, self.slots
         )
         self.written += done.written
         self.failed += [item.failed for item in done.failed if not item.is_gone]

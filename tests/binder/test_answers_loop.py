@@ -74,6 +74,39 @@ async def test_a_start_is_answered_while_every_write_of_a_full_pass_takes_second
         assert led.seen.errors == []
 
 
+async def test_a_start_is_answered_while_the_write_of_another_answer_takes_seconds():
+    async with Led(asking.CONFIG, orders=0) as led:
+        await asyncio.sleep(2.5)
+        led.line.stuck = lambda name: name == "t0"
+        await led.ask("t0")
+        await led.line.is_stuck("t0")
+        await led.ask("t1")
+        await asyncio.sleep(0.1)
+        assert await led.told("t1") == "Succeeded"
+        assert led.line.waiting == {"t0"}
+        led.line.go.set()
+        await asyncio.sleep(0.1)
+        assert await led.told("t0") == "Succeeded"
+        assert led.seen.errors == []
+
+
+async def test_starts_that_are_answered_at_a_time_take_each_unit_once():
+    async with Led(asking.CONFIG, orders=0) as led:
+        await asyncio.sleep(2.5)
+        led.line.stuck = lambda name: name in {"t0", "t1", "t2", "t3"}
+        for n in range(15):
+            await led.ask(f"t{n}")
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.2)
+        told = [await led.told(f"t{n}") for n in range(4, 15)]
+        assert told.count("Succeeded") == 8
+        led.line.go.set()
+        await asyncio.sleep(1)
+        told = [await led.told(f"t{n}") for n in range(15)]
+        assert [told.count(it) for it in ("Succeeded", "Refused")] == [12, 3]
+        assert led.seen.errors == []
+
+
 async def test_under_gate_the_full_pass_answers_what_is_left_of_requests():
     async with Led(Config()) as led:
         await asyncio.sleep(2.5)
