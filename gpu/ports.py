@@ -10,13 +10,16 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from gpu.objects.kinds import Kind
 from gpu.objects.meta import ObjectKey
 
 T = TypeVar("T")
 Json = Mapping[str, Any]
+MERGE_PATCH: Final = "application/merge-patch+json"
+STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
+"""Kinds of Kubernetes itself only; lists that are merged by a key are told so by the kind."""
 
 
 class Outcome(StrEnum):
@@ -103,8 +106,12 @@ class Writer(Protocol):
         subresource: str | None = None,
         field_manager: str | None = None,
         dry_run: bool = False,
+        content_type: str = MERGE_PATCH,
     ) -> dict[str, Any]:
-        """Merge-patch; put `metadata.resourceVersion` in the patch to be refused on a conflict."""
+        """Merge-patch, or another kind of patch by `content_type`.
+
+        Put `metadata.resourceVersion` in the patch to be refused on a conflict.
+        """
 
     async def apply(
         self,

@@ -37,19 +37,16 @@ def template_claim(change: CreateClaim) -> Body:
 
 
 def pin(change: Pin, term: int) -> Body:
-    """Return the merge patch that takes our gate off a pod and, if it names one, pins it to a node.
+    """Return the strategic merge patch that takes our gate off a pod and, if it names one, pins it to a node.
 
     Both are one update, with the version of the pod that was decided on. Each term of its node affinity
-    is narrowed: one more would widen it, and is refused.
+    is narrowed: one more would widen it, and is refused. Terms are a list that is replaced whole, gates
+    one that is merged by name.
     """
     pod = change.pod
-    spec = pod.raw.get("spec") or {}
-    gates = [
-        gate for gate in spec.get("schedulingGates") or [] if gate["name"] != keys.PLACEMENT_GATE
-    ]
     body: Body = {
         "metadata": {"uid": pod.meta.uid, "resourceVersion": pod.meta.resource_version},
-        "spec": {"schedulingGates": gates or None},
+        "spec": {"schedulingGates": [{"$patch": "delete", "name": keys.PLACEMENT_GATE}]},
     }
     body["metadata"]["annotations"] = {keys.TERM_ANNOTATION: str(term)}
     if change.node is not None:

@@ -16,7 +16,6 @@ from gpu.objects.kinds import Kind
 
 Json = Mapping[str, Any]
 JSON: Final = "application/json"
-MERGE_PATCH: Final = "application/merge-patch+json"
 JSON_PATCH: Final = "application/json-patch+json"
 APPLY_PATCH: Final = "application/apply-patch+yaml"  # JSON is YAML
 PAGE: Final = 500
@@ -272,9 +271,10 @@ class Client:
         )
         if verb != "patch" and isinstance(body, Mapping):
             body = {"apiVersion": kind.api_version, "kind": kind.kind, **body}
-        content_type = {"patch": how.get("content_type", MERGE_PATCH), "apply": APPLY_PATCH}.get(
-            verb, JSON
-        )
+        content_type = {
+            "patch": how.get("content_type", ports.MERGE_PATCH),
+            "apply": APPLY_PATCH,
+        }.get(verb, JSON)
         request = self._request(
             verb,
             kind,

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from gpu import ports
 from gpu.cluster import errors
 from gpu.objects import kinds
 from tests.contract.cases import CASES, case
@@ -46,6 +47,51 @@ async def gate_and_pin_of_a_pod_change_in_one_update(api: Any, ns: str) -> None:
     assert done["spec"]["affinity"] == affinity(pinned, pinned)
     with pytest.raises(errors.Conflict):
         await api.patch(kinds.PODS, "one", patch, ns)
+
+
+@case
+async def one_gate_of_a_pod_goes_by_name_and_its_node_terms_are_replaced(api: Any, ns: str) -> None:
+    """By the strategic merge patch that a launcher is pinned with; the version it was decided on counts."""
+    body = a_pod(ns, TERM, TERM)
+    body["spec"]["schedulingGates"] = [{"name": "example.org/other"}, GATE]
+    made = await api.create(kinds.PODS, body)
+    pinned = {**TERM, "matchFields": [HERE]}
+    patch = {
+        "metadata": {
+            "uid": made["metadata"]["uid"],
+            "resourceVersion": made["metadata"]["resourceVersion"],
+            "annotations": {"example.org/term": "7"},
+        },
+        "spec": {
+            "schedulingGates": [{"$patch": "delete", **GATE}],
+            "affinity": affinity(pinned, pinned),
+        },
+    }
+    done = await api.patch(kinds.PODS, "one", patch, ns, content_type=ports.STRATEGIC_PATCH)
+    assert done["spec"]["schedulingGates"] == [{"name": "example.org/other"}]
+    assert done["spec"]["affinity"] == affinity(pinned, pinned)
+    assert done["metadata"]["annotations"] == {"example.org/term": "7"}
+    with pytest.raises(errors.Conflict):
+        await api.patch(kinds.PODS, "one", patch, ns, content_type=ports.STRATEGIC_PATCH)
+    version = {"resourceVersion": done["metadata"]["resourceVersion"]}
+    last = {"schedulingGates": [{"$patch": "delete", "name": "example.org/other"}]}
+    rest = {"metadata": version, "spec": last}
+    done = await api.patch(kinds.PODS, "one", rest, ns, content_type=ports.STRATEGIC_PATCH)
+    assert not done["spec"].get("schedulingGates")
+
+
+@case
+async def a_pin_of_a_pod_that_was_made_anew_is_a_conflict(api: Any, ns: str) -> None:
+    made = await api.create(kinds.PODS, a_pod(ns, TERM))
+    await api.delete(kinds.PODS, "one", ns)
+    await api.create(kinds.PODS, a_pod(ns, TERM))
+    decided_on = {name: made["metadata"][name] for name in ("uid", "resourceVersion")}
+    patch = {
+        "metadata": decided_on,
+        "spec": {"schedulingGates": [{"$patch": "delete", **GATE}]},
+    }
+    with pytest.raises(errors.Conflict):
+        await api.patch(kinds.PODS, "one", patch, ns, content_type=ports.STRATEGIC_PATCH)
 
 
 @case

@@ -1,8 +1,8 @@
 """FakeCluster: an API server in memory with the methods of gpu.cluster.client.Client; nothing more.
 
 Does: resourceVersions, conflicts, 404 and 409, generation, the status subresource, merge patch,
-server-side apply (roughly: tests/fakes/merging.py), dry run, finalizers and deletionTimestamp,
-selectors by label and by field path, pages, watches with Gone after `compact()`, gates and node
+strategic merge patch and server-side apply (roughly: tests/fakes/merging.py), dry run, finalizers
+and deletionTimestamp, selectors by label and by field path, pages, watches with Gone after `compact()`, gates and node
 affinity of a pod.
 
 Does not: schemas, defaulting, admission, RBAC, namespaces that must exist, owner references,
@@ -202,14 +202,12 @@ class FakeCluster:
     async def patch(
         self, kind: Kind, name: str, patch: Any, namespace: str | None = None, **how: Any
     ) -> dict[str, Any]:
-        assert how.get("content_type", "application/merge-patch+json").startswith(
-            "application/merge-patch"
-        ), "FakeCluster knows merge patches only"
+        change = merging.BY_TYPE[how.get("content_type", ports.MERGE_PATCH)]
         sub, key = how.get("subresource"), ObjectKey(namespace or "", name)
 
         def run() -> dict[str, Any]:
             live = self._find(kind, key)
-            return self._next(kind, live, merging.merge(live, merging.fresh(patch)), sub)
+            return self._next(kind, live, change(live, merging.fresh(patch)), sub)
 
         return await self._write(Write("patch", kind, key, sub, patch), run, how)
 

@@ -1,6 +1,8 @@
-"""How FakeCluster changes an object: merge patch (RFC 7396), and server-side apply, roughly."""
+"""How FakeCluster changes an object: merge patch (RFC 7396); strategic merge patch and apply, roughly."""
 
 from typing import Any
+
+from gpu import ports
 
 KEYS_OF_LISTS = {
     "conditions": "type",
@@ -32,6 +34,23 @@ def merge(old: Any, patch: Any) -> Any:
         else:
             result[name] = merge(result.get(name), value)
     return result
+
+
+def strategic(old: Any, patch: Any) -> Any:
+    """Return `old` with a strategic merge patch that says of a list whole what it is, or which names go."""
+    if isinstance(patch, list) and any("$patch" in item for item in patch):
+        assert all(item.keys() == {"$patch", "name"} for item in patch), "only items that go"
+        gone = {item["name"] for item in patch if item["$patch"] == "delete"}
+        return [item for item in old or [] if item["name"] not in gone] or None
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(old) if isinstance(old, dict) else {}
+    for name, value in patch.items():
+        result[name] = strategic(result.get(name), value)
+    return {name: value for name, value in result.items() if value is not None}
+
+
+BY_TYPE = {ports.MERGE_PATCH: merge, ports.STRATEGIC_PATCH: strategic}
 
 
 def apply(live: Any, body: Any, before: Any, name: str = "") -> Any:
