@@ -1,6 +1,7 @@
 """A real listener: who gets through the handshake, whom it takes them for, and reloads."""
 
 import asyncio
+import contextlib
 import ssl
 
 import aiohttp
@@ -99,6 +100,35 @@ async def test_a_stranger_is_refused_in_the_handshake(whoami, tmp_path):
     stranger = issue("front-proxy-client", certificates.authority("front-proxy-ca"))
     with pytest.raises((aiohttp.ClientError, ssl.SSLError, ConnectionError)):
         await ask(whoami, stranger, folder=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("offers", "http2", "agreed"),
+    [
+        pytest.param(["h2", "http/1.1"], True, "h2", id="both"),
+        pytest.param(["http/1.1", "h2"], True, "h2", id="both-the-other-way-round"),
+        pytest.param(["http/1.1"], True, "http/1.1", id="the-older"),
+        pytest.param(["spdy/3"], True, None, id="neither"),
+        pytest.param([], True, None, id="nothing"),
+        pytest.param(["h2", "http/1.1"], False, "http/1.1", id="switched-off"),
+        pytest.param(["h2"], False, None, id="switched-off-and-nothing-else"),
+    ],
+)
+def test_the_newest_protocol_that_both_know_is_agreed_on(tmp_path, offers, http2, agreed):
+    server, client = (
+        tls.Serving(*serving(tmp_path), http2=http2).context,
+        ssl.create_default_context(cadata=SERVING_CA.pem),
+    )
+    if offers:
+        client.set_alpn_protocols(offers)
+    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ours = client.wrap_bio(back, there, server_hostname="localhost")
+    theirs = server.wrap_bio(there, back, server_side=True)
+    for _ in range(3):
+        for side in (ours, theirs):
+            with contextlib.suppress(ssl.SSLWantReadError):
+                side.do_handshake()
+    assert (ours.selected_alpn_protocol(), theirs.selected_alpn_protocol()) == (agreed, agreed)
 
 
 async def test_a_new_authority_is_trusted_and_the_old_one_no_more_without_a_restart(
