@@ -7,7 +7,7 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import Final
 
-from bench import attached, forest, house, scrape, starts
+from bench import attached, forest, house, questions, scrape, starts
 from bench.figures import Collected, Goal, Sense, Take
 from gpu.binder.changes import Place
 from gpu.model import orders
@@ -59,6 +59,8 @@ def measure(rounds: int, say: Callable[[str], None], got: Collected) -> None:
     forest.measure(got)
     say("model: starts at the gate")
     starts.measure(rounds, got)
+    say("model: what hosters ask")
+    questions.measure(rounds, got)
 
 
 def _passes(held: int, nodes: int, rounds: int, got: Collected) -> None:

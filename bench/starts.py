@@ -45,13 +45,17 @@ def measure(rounds: int, got: Collected) -> None:
 
 def gated(*, units: int, cpu: int = 1) -> World:
     """Return a house without claims, and as many launchers at the gate, each of a VM of its own."""
-    empty = house.full(0, NODES).world
+    return waiting(house.full(0, NODES).world, WAITING, units=units, cpu=cpu)
+
+
+def waiting(world: World, count: int, *, units: int, cpu: int = 1) -> World:
+    """Return a house with `count` launchers at the gate, each of a VM of its own."""
     resource = house.resource_of(CLASS)
-    machines = tuple(replace(node, amounts={"cpu": 64_000, "pods": 250}) for node in empty.nodes)
-    names = [f"vm-{number:03}" for number in range(WAITING)]
+    machines = tuple(replace(node, amounts={"cpu": 64_000, "pods": 250}) for node in world.nodes)
+    names = [f"vm-{number:05}" for number in range(count)]
     asked = {resource: str(units), "cpu": str(cpu)}
     return replace(
-        empty,
+        world,
         nodes=machines,
         vmis=tuple(sorted((_vmi(name, units) for name in names), key=_key)),
         pods=tuple(sorted((_launcher(name, asked) for name in names), key=_key)),
