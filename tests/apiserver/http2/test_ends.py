@@ -69,9 +69,9 @@ async def test_a_connection_of_which_nothing_is_asked_for_long_is_closed(serving
 
 
 async def test_a_connection_on_which_something_goes_on_is_not_idle(serving):
-    async with listening(serving, keepalive_timeout=0.1) as listener, listener.opened() as client:
+    async with listening(serving, keepalive_timeout=0.5) as listener, listener.opened() as client:
         held = client.begin("GET", WORDS, HELD)
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(0.8)
         listener.gate.opened.set()
         assert (await held.answer()).status == 200
         await client.over()
