@@ -4,7 +4,7 @@ Each phase is run to its end as a list, in a worker thread over frozen values; t
 written; then the next phase starts, seeing the draft as it is by then. A second pass over an
 unchanged cluster writes nothing.
 
-Passes that only answer starts run beside a full one and beside each other (decisions 25 and 43). All
+Passes that only answer starts run beside a full one and beside each other (decisions 25 and 44). All
 decide one after the other and write at the same time; each counts what the others have planned.
 """
 
@@ -41,8 +41,8 @@ from gpu.ports import Clock, Recorder
 from gpu.reading import FreshView, InThread
 from gpu.world import World
 
-BREATH: Final = 0.05
-"""Seconds from the beginning of one pass that only answers starts to that of the next beside it."""
+LONG: Final = 0.5
+"""Seconds after which another pass that only answers starts may begin beside one that is still under way."""
 
 
 def _nobody() -> None:
@@ -78,7 +78,7 @@ class Passes:
     _answers_grounds: list[Ground] = field(default_factory=list)
     """The same, of passes that only answer starts: each has one for itself while it is under way."""
     _answers_from: float = 0.0
-    """When the next pass that only answers starts may begin, in seconds of the monotonic clock."""
+    """When a pass that only answers starts may begin beside another, in seconds of the monotonic clock."""
     _answers_slots: asyncio.Semaphore = field(init=False)
     """Sets of all answers that may be in flight at once, whichever pass they are of."""
     _deciding: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -195,15 +195,19 @@ class Passes:
         """
         if not self._is_asked():
             return PassReport(skipped=True)
-        # Those that ask in one breath are answered in one pass: each costs the same to begin.
-        await asyncio.sleep(max(self._answers_from - self.clock.monotonic(), 0.0))
+        # A pass costs much to begin: who asks meanwhile is answered in the next one, unless this one takes long.
+        while any(run.answering for run in self._running):
+            left = self._answers_from - self.clock.monotonic()
+            if left <= 0:
+                break
+            await asyncio.sleep(left)
         began = self.clock.monotonic()
         await self.view.settle()
         async with self._deciding:
             run = await self._begin_answers(began) if self._is_asked() else None
             if run is None:
                 return PassReport(skipped=True)
-            self._answers_from = self.clock.monotonic() + BREATH
+            self._answers_from = self.clock.monotonic() + LONG
             self._running.append(run)
         try:
             await run.phases(run.course.scene)
