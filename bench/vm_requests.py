@@ -4,7 +4,16 @@ import asyncio
 import contextlib
 import functools
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+import signal
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,7 +22,7 @@ from bench.admission import CROWD
 from bench.flight import in_flight
 from bench.vm_stage import VMStage
 from bench.vm_webhooks import gained
-from devcluster import vms
+from devcluster import kubevirt, processes, vms
 from gpu.cluster import errors
 from gpu.config import Binding
 from gpu.objects import kinds
@@ -78,6 +87,21 @@ async def clear(stage: VMStage) -> None:
             await asyncio.sleep(0.1)
 
 
+@contextlib.contextmanager
+def standing_still(stage: VMStage) -> Iterator[None]:
+    """Stop the clock of virt-controller for the length of the block.
+
+    What it does with VMIs that are there already is no part of an answer: it is never asked for one, as
+    virt-api is. Keep it to seconds: after ten its lease is lost.
+    """
+    record = stage.base.cp.record(kubevirt.CONTROLLER)
+    processes.kill(record, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        processes.kill(record, signal.SIGCONT)
+
+
 async def answers(stage: VMStage, asked: Sequence[Sequence[str]], mark: str) -> Answers:
     """Start a VMI of each of these devices, many at a time beside a full pass; `mark` is in their names.
 
@@ -116,6 +140,63 @@ async def _start(stage: VMStage, name: str, devices: Sequence[str], refused: lis
         await stage.virt.create(kinds.VMIS, body, deadline=30)
     except (errors.Forbidden, errors.Invalid, errors.Conflict) as error:
         refused.append(error.message)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bare:
+    """The requests of starts without anybody who waits, decides or writes beside them."""
+
+    seconds: Sequence[float]
+    wall: float
+    cpu: Mapping[str, float]
+
+
+async def bare_starts(stage: VMStage, count: int) -> Bare:
+    """Send what an answered start asks of kube-apiserver at the least, each start's one after the other.
+
+    As many at a time as starts wait: a VMI that is not there is read, a claim is made for every second
+    one, two status writes as large as those of `answers` before, and a VMI that asks nobody of
+    ours. The claims are copies that neither the product nor a policy sees.
+    """
+    shown = await _answered_claim(stage)
+    await bare.install_copy(stage.base.api)
+    held = [f"bare-{number:04d}" for number in range(1, count, 2)]
+    await in_flight(_WIDTH, (functools.partial(_copy, stage, name) for name in held))
+    loop = asyncio.get_running_loop()
+    spent, began = stage.cpu(), loop.time()
+    jobs = (functools.partial(_bare_start, stage, number, shown) for number in range(count))
+    took = await in_flight(CROWD, jobs)
+    wall = loop.time() - began
+    cpu = {name: seconds - spent[name] for name, seconds in stage.cpu().items()}
+    await bare.delete_all(stage.base.api, bare.COPIES, bare.NAMESPACE)
+    return Bare(seconds=took, wall=wall, cpu=cpu)
+
+
+async def _answered_claim(stage: VMStage) -> dict[str, Any]:
+    page = await stage.base.api.list(kinds.GPU_CLAIMS, stage.base.namespace)
+    told = ((it, it.get("status", {}).get("bindRequest", {})) for it in page.items)
+    return next(it for it, request in told if request.get("result"))
+
+
+async def _copy(stage: VMStage, name: str) -> None:
+    body = {
+        "metadata": {"name": name, "namespace": bare.NAMESPACE},
+        "spec": {"className": stage.base.class_name, "count": 1},
+    }
+    await stage.base.api.create(bare.COPIES, body)
+
+
+async def _bare_start(stage: VMStage, number: int, shown: Mapping[str, Any]) -> None:
+    api, name, place = stage.base.api, f"bare-{number:04d}", bare.NAMESPACE
+    with contextlib.suppress(errors.NotFound):
+        await api.get(kinds.VMIS, name, stage.base.namespace)
+    if number % 2 == 0:
+        await _copy(stage, name)
+    status = shown["status"]
+    request = {key: it for key, it in status["bindRequest"].items() if key != "result"}
+    for wrote in ({"attachedTo": status["attachedTo"], "bindRequest": request}, status):
+        await api.patch(bare.COPIES, name, {"status": wrote}, place, subresource="status")
+    await stage.virt.create(kinds.VMIS, vms.instance(stage.base.namespace, name, []), deadline=30)
 
 
 @contextlib.asynccontextmanager

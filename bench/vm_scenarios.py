@@ -82,38 +82,54 @@ class VMBench:
         """Starts under `binding: request`, many waiting for their answer while a full pass runs."""
         count = min(self.scale.orders, _REQUESTS)
         await vm_requests.request(self.stage)
-        held = await vms.hold(self.stage, count // 2)
+        held = await vms.hold(self.stage, count // 2 * 2)
         self.say("VMIs without GPUs while orders come and go")
         alone = await vm_requests.answers(self.stage, [[]] * count, "plain")
         self.got.add(_UNASKED, "ms", stats.ms(alone.seconds), note=_SENDER)
         self.got.add(f"made, {_UNASKED}", "/s", [count / alone.wall])
         self.got.add(f"orders bound meanwhile, {_UNASKED}", "/s", [alone.orders / alone.wall])
-        for name, seconds in alone.cpu.items():
-            self.got.add(f"CPU, {_UNASKED}: {name}", "cores", [seconds / alone.wall])
+        self._cpu(alone.cpu, alone.wall, _UNASKED)
         await vm_requests.clear(self.stage)
         self.say("starts that wait for their answer while orders come and go (binding: request)")
         asked = vm_requests.asking(self.stage, held, count)
-        found = await vm_requests.answers(self.stage, asked, "asks")
-        self.got.add(_REQUESTED, "ms", stats.ms(found.seconds), note=_SENDER)
+        self._answers(await vm_requests.answers(self.stage, asked, "asks"), _REQUESTED)
+        await vm_requests.clear(self.stage)
+        # The last of all: it has not been seen that virt-controller comes back from longer than its lease.
+        with vm_requests.standing_still(self.stage):
+            self.say("the same while virt-controller stands still")
+            asked = vm_requests.asking(self.stage, held[count // 2 :], count)
+            self._answers(await vm_requests.answers(self.stage, asked, "still"), _STILL)
+            self.say("the bare requests of as many starts")
+            bare = await vm_requests.bare_starts(self.stage, count)
+        self.got.add(_BARE, "ms", stats.ms(bare.seconds), note=_BARELY)
+        self.got.add(f"done, {_BARE}", "/s", [count / bare.wall])
+        self._cpu(bare.cpu, bare.wall, _BARE)
+
+    def _answers(self, found: Answers, what: str) -> None:
+        """Note starts that were answered, and what went on meanwhile."""
+        count = len(found.seconds)
+        self.got.add(what, "ms", stats.ms(found.seconds), note=_SENDER)
         goals = {0.99: ANSWER_GOAL}
-        self._answered(f"{_REQUESTED}, as the webhook answered it", found.answered, goals)
+        self._answered(f"{what}, as the webhook answered it", found.answered, goals)
         share = 100 * found.in_passes
-        self.got.add("of that time, a full pass was deciding or writing", "%", [share])
-        for name, seconds in found.cpu.items():
-            self.got.add(f"CPU, {_REQUESTED}: {name}", "cores", [seconds / found.wall])
-        self.got.add(f"answered, {_REQUESTED}", "/s", [count / found.wall])
-        self.got.add(f"orders bound meanwhile, {_REQUESTED}", "/s", [found.orders / found.wall])
-        self._product(found, _REQUESTED)
+        self.got.add(f"of that time, a full pass was deciding or writing, {what}", "%", [share])
+        self._cpu(found.cpu, found.wall, what)
+        self.got.add(f"answered, {what}", "/s", [count / found.wall])
+        self.got.add(f"orders bound meanwhile, {what}", "/s", [found.orders / found.wall])
+        self._product(found, what)
         refused = len(found.refused)
-        self.got.add("of those starts, refused", "", [refused])
+        self.got.add(f"of those starts, refused, {what}", "", [refused])
         if refused:
-            self.remarks.append(f"{_REQUESTED}: one that was refused: {found.refused[0]}")
+            self.remarks.append(f"{what}: one that was refused: {found.refused[0]}")
+
+    def _cpu(self, spent: Mapping[str, float], wall: float, what: str) -> None:
+        for name, seconds in spent.items():
+            self.got.add(f"CPU, {what}: {name}", "cores", [seconds / wall])
 
     async def _rush(self, wanted: Sequence[tuple[Asks, str]], mark: str, what: str) -> vms.Rush:
         found = await vms.at_once(self.stage, wanted, mark)
         self.got.add(f"until the last runs, {what}", "s", [found.seconds])
-        for name, seconds in found.cpu.items():
-            self.got.add(f"CPU, {what}: {name}", "cores", [seconds / found.seconds])
+        self._cpu(found.cpu, found.seconds, what)
         return found
 
     def _product(self, rush: vms.Rush | Answers, what: str) -> None:
@@ -226,6 +242,14 @@ _REUSED: Final = "launcher ended to its unit reused by a VM that waited"
 _WAITING: Final = "launcher seen ended to another seen pinned and ungated; up to so many wait"
 _REQUESTS: Final = 300
 _REQUESTED: Final = f"VMI admitted with its units, {CROWD} in flight, binding request"
+_STILL: Final = f"{_REQUESTED}, virt-controller standing still"
+_BARE: Final = (
+    f"the bare requests of such a start, {CROWD} in flight, virt-controller standing still"
+)
+_BARELY: Final = (
+    "a read, a claim for every second one, two status writes of its size and a VMI, by one client that "
+    "waits for nobody: what kube-apiserver, etcd and virt-api take of it"
+)
 _UNASKED: Final = f"VMI made without GPUs, {CROWD} in flight, beside the same orders"
 _SENDER: Final = (
     "as its sender saw it; half by class, half by held claim; orders come and go meanwhile"
