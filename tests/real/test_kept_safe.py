@@ -22,15 +22,20 @@ from tests.real.cutting_proxy import between
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]
 
 TENANT, OTHER = "tenant-safe", "tenant-beside"
-FLAGS = ("--lease-duration=30", "--renew-deadline=20", "--retry-period=1", "--fence-wait=0.5",
+FLAGS = (sites.UNCURED, "--lease-duration=30", "--renew-deadline=20", "--retry-period=1", "--fence-wait=0.5",
          "--shutdown-delay=0.2")  # fmt: skip
 """A leader that waits out a slow API server."""
 DISCOVERY = 1.0
 """Seconds for what keeps the APIService available: kube-apiserver gives it 5."""
 LIST = 2.0
 """Seconds for a list."""
+BUSY = {"discovery": 2.0, "probes": 2.0, "list": 5.0}
+"""Seconds while orders are bound as fast as can be: probes as the chart's readiness has them. Seen beside two processes that do
+nothing but compute: at most 0.1, 0.4 and 2.5 s (three runs)."""
 STARVED = {"discovery": 4.0, "probes": 4.0, "list": 10.0}
-"""Seconds while the test itself takes every core there is: nobody goes hungry, and discovery is less than its 5."""
+"""Seconds while the test itself takes every core there is: nobody goes hungry, and discovery is less than its 5. What asks is the
+event loop in which 500 callers have their answers read, so most of it is the test's own: probes of 0.2 s and lists of 0.5 s on
+cores of our own are 4.8 and 8.2 s beside two processes that do nothing but compute."""
 SLOW = 1.0
 """Seconds that each answer of the slow kube-apiserver takes."""
 REVIEWS = 10.0
@@ -166,7 +171,7 @@ async def test_while_orders_are_bound(safe):
         return sum((one.get("status") or {}).get("phase") == "Bound" for one in claims) == ORDERS
 
     await sites.until(all_bound, 60, "all orders bound")
-    assert is_in_time(found, STARVED), found
+    assert is_in_time(found, BUSY), found
 
 
 async def test_while_hundreds_of_webhooks_are_in_flight(safe):
