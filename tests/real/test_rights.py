@@ -1,7 +1,8 @@
-"""What the process asks of the API server is what the chart grants: read from the audit log."""
+"""What the process asks of the API server is what the chart grants, and who asked us: read from the audit log."""
 
 import contextlib
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -52,6 +53,22 @@ NOT_HERE = {
 }
 
 
+OPTIONS = f"{sites.CATALOG}/namespaces/tenant-a/options"
+CHOSEN = "an-id-of-the-clients-own"
+
+
+@dataclass
+class Story:
+    """What was asked in the story, of the API server and of us."""
+
+    asked: set[tuple[str, str, bool]] = field(default_factory=set)
+    """Resource, verb, allowed."""
+    answers: list[tuple[str, set[str]]] = field(default_factory=list)
+    """Each path of ours that was read through kube-apiserver, and the audit ids that its answer told."""
+    audit: Path = Path()
+    log: Path = Path()
+
+
 @contextlib.asynccontextmanager
 async def audited(directory: Path) -> AsyncIterator[sites.Site]:
     async with control_plane.control_plane(directory, audit=True) as cp, cp.admin() as admin:
@@ -62,8 +79,9 @@ async def audited(directory: Path) -> AsyncIterator[sites.Site]:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def asked(binaries_built, tmp_path_factory) -> set[tuple[str, str, bool]]:
-    """Run a story from install to teardown; return what was asked: resource, verb, allowed."""
+async def story(binaries_built, tmp_path_factory) -> Story:
+    """Run a story from install to teardown; return what was asked."""
+    told = Story()
     directory = tmp_path_factory.mktemp("rights")
     async with audited(directory) as site:
         await site.node("gpu-1", 8)
@@ -82,11 +100,16 @@ async def asked(binaries_built, tmp_path_factory) -> set[tuple[str, str, bool]]:
         await site.waits("tenant-a", "waiting", "NoFreeUnits")
         await site.admin.delete(kinds.GPU_CLAIMS, "held", "tenant-a")
         await site.gone("tenant-a", "held")
-        await site.person("tenant-a").raw("GET", f"{sites.CATALOG}/namespaces/tenant-a/options")
-        log = site.cp.site.log("audit")
+        for path, headers in ((OPTIONS, {}), (f"{OPTIONS}/gpu", {"Audit-ID": CHOSEN})):
+            answer = await site.person("tenant-a").raw("GET", path, headers=headers)
+            ids = {value for name, value in answer.headers.items() if name.lower() == "audit-id"}
+            told.answers.append((path, ids))
+        log = told.audit = site.cp.site.log("audit")
+        told.log = site.product.replicas[product.FIRST].log
         await sites.until(lambda: has_written(log), sites.LATE, "each status and an Event written")
         await site.product.teardown()
-    return set(requests(log))
+    told.asked = set(requests(log))
+    return told
 
 
 async def has_written(log: Path) -> bool:
@@ -132,10 +155,14 @@ async def settings_name(site: sites.Site, resource: str) -> bool:
     return resource in found["data"]["resourceNames"]
 
 
-def requests(log: Path) -> Iterator[tuple[str, str, bool]]:
+def lines(log: Path) -> Iterator[dict]:
+    """Yield what is in a log, as far as its lines are whole and are JSON."""
     whole, _, _ = log.read_text(encoding="utf-8").rpartition("\n")
-    for line in whole.splitlines():
-        event = msgspec.json.decode(line)
+    return (msgspec.json.decode(line) for line in whole.splitlines() if line.startswith("{"))
+
+
+def requests(log: Path) -> Iterator[tuple[str, str, bool]]:
+    for event in lines(log):
         about = event.get("objectRef")
         if event["user"]["username"] != USER or about is None:
             continue
@@ -145,18 +172,33 @@ def requests(log: Path) -> Iterator[tuple[str, str, bool]]:
         yield f"{resource}.{group}" if group else resource, event["verb"], decision == "allow"
 
 
-async def test_nothing_is_asked_that_is_not_granted(asked):
-    assert {(resource, verb) for resource, verb, allowed in asked if not allowed} == set()
+async def test_nothing_is_asked_that_is_not_granted(story):
+    assert {(resource, verb) for resource, verb, allowed in story.asked if not allowed} == set()
 
 
-async def test_nothing_is_granted_that_is_not_asked(asked):
+async def test_a_request_has_one_audit_id_from_kube_apiserver_to_our_log(story):
+    """Its audit log, the answer and our line of it say the same; so they do of an id that a client chose."""
+    audited_as = {path: set() for path, _ in story.answers}
+    for event in lines(story.audit):
+        if event["requestURI"] in audited_as:
+            audited_as[event["requestURI"]].add(event["auditID"])
+    logged = {path: set() for path, _ in story.answers}
+    for line in lines(story.log):
+        if line.get("msg") == "request" and line["path"] in logged:
+            logged[line["path"]].add(line["audit_id"])
+    assert audited_as == logged == dict(story.answers)
+    assert [len(ids) for _, ids in story.answers] == [1, 1]
+    assert story.answers[-1] == (f"{OPTIONS}/gpu", {CHOSEN})
+
+
+async def test_nothing_is_granted_that_is_not_asked(story):
     granted = {
         (resource, verb)
         for role in (PROCESS, LEADER, API_SERVERS, SETTINGS)
         for (resource, _), verbs in role.items()
         for verb in verbs
     }
-    used = {(resource, verb) for resource, verb, _ in asked}
+    used = {(resource, verb) for resource, verb, _ in story.asked}
     assert granted - used - set(NOT_HERE) == set()
     assert set(NOT_HERE) - granted == set()
     assert used - granted - DELEGATED == set()
