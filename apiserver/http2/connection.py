@@ -113,7 +113,7 @@ class Connection(asyncio.Protocol):
                 self._send_away()
                 return
             self._deal_with(event)
-        self.flush_soon()
+        self._flush()
 
     def _deal_with(self, event: events.Event) -> None:
         match event:
@@ -190,8 +190,9 @@ class Connection(asyncio.Protocol):
         with contextlib.suppress(exceptions.ProtocolError):
             self._h2.send_data(number, data, end_stream=ends)
         self._written += len(data)
-        if self._written > framing.AHEAD:
-            self._flush()  # so that it is known whether the peer takes it
+        # Much of it: so that it is known whether the peer takes it. The only one: nothing else joins it.
+        if self._written > framing.AHEAD or (ends and len(self._streams) == 1):
+            self._flush()
         else:
             self.flush_soon()
 

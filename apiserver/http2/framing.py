@@ -1,13 +1,14 @@
 """What is agreed on with every client of HTTP/2: how much at once, how long a head, what windows.
 
-Relied on, of `h2`: `decoder` is where the limit of a head is set.
+Relied on, of `h2`: `decoder` is where the limit of a head is set, `encoder` what heads of answers are made by.
 """
 
-from typing import Final
+from typing import Any, Final
 
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.settings import SettingCodes, Settings
+from hpack import Encoder
 
 STREAMS: Final = 250
 """Requests at once; a kube-apiserver with more opens another connection. Upstream's number."""
@@ -25,6 +26,14 @@ UNFINISHED: Final = 2 * 1024 * 1024
 """Bytes that may come without making a frame that says something: `h2` keeps one of 16 MiB until it is whole."""
 REMEMBERED: Final = 10_000
 """Streams of which it is known how they ended, for what was on its way then."""
+
+
+class _Encoder(Encoder):
+    """Leaves texts as they are: Huffman's code saves a few bytes between two machines of a cluster and takes both time."""
+
+    def encode(self, headers: Any, huffman: bool = False) -> bytes:  # noqa: FBT001, FBT002 -- hpack's signature
+        """Return the bytes of a head."""
+        return super().encode(headers, huffman)
 
 
 class _Frames(H2Connection):
@@ -53,4 +62,5 @@ def frames() -> H2Connection:
         },
     )
     made.decoder.max_header_list_size = HEADS
+    made.encoder = _Encoder()
     return made

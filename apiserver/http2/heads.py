@@ -37,8 +37,9 @@ CONTINUE: Final = "100-continue"
 NOTHING_EXPECTED: Final = "nothing can be expected of this server but 100-continue"
 _PACKED: Final = frozenset({"gzip", "deflate"})
 _NOT_UNPACKED: Final = frozenset({"br", "zstd"})
-_NAMES: Final = 1024
-"""Names of headers remembered: callers choose them, so their number must be bounded."""
+REMEMBERED: Final = 2048
+SHORT: Final = 256
+"""Headers remembered, and how long: callers choose them, so their number must be bounded."""
 
 Pairs = Iterable[tuple[bytes, bytes]]
 
@@ -58,8 +59,8 @@ def read(pairs: Pairs) -> RawRequestMessage:
                 raise _malformed("its pseudo-headers are not each there once, before all others")
             pseudo[name] = value
             continue
-        clean = _value(name, value)
-        headers.add(_name(name), clean.decode("utf-8", "surrogateescape"))
+        known, text, clean = (_short if len(value) <= SHORT else _header)(name, value)
+        headers.add(known, text)
         raw.append((name, clean))
         if len(raw) > MOST:
             raise TooLong("too many headers")
@@ -120,21 +121,19 @@ def _say_host(authority: bytes, headers: CIMultiDict[str]) -> None:
         raise _malformed("it is for two hosts")
 
 
-def _value(name: bytes, value: bytes) -> bytes:
+def _header(name: bytes, value: bytes) -> tuple[istr, str, bytes]:
     if len(name) + len(value) > LONGEST:
         raise TooLong("the request line or a header is too long")
-    if _CONTROL.search(value):
+    if not _NAME.fullmatch(name) or _CONTROL.search(value):
         raise _malformed("a header is not valid")
     if name in _OF_CONNECTION or (name == b"te" and value.strip().lower() != b"trailers"):
         raise _malformed("a header is about the connection")
-    return value.strip(b" \t")
+    clean = value.strip(b" \t")
+    return istr(name.decode("ascii")), clean.decode("utf-8", "surrogateescape"), clean
 
 
-@functools.lru_cache(_NAMES)
-def _name(sent: bytes) -> istr:
-    if not _NAME.fullmatch(sent):
-        raise _malformed("a header is not valid")
-    return istr(sent.decode("ascii"))
+_short = functools.lru_cache(REMEMBERED)(_header)
+"""Most headers of a kube-apiserver's requests are those of the ones before."""
 
 
 def _malformed(why: str) -> StatusError:
