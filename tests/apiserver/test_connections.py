@@ -11,7 +11,7 @@ import uvloop
 from aiohttp import http_exceptions, web
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from apiserver import app, connections, middleware, refusals, tls
+from apiserver import app, middleware, refusals, tls
 from gpu import keys
 from tests.apiserver import certificates, fakes
 

@@ -90,7 +90,7 @@ class Wire:
 
 async def _answer(reader: asyncio.StreamReader, what: Sent) -> tuple[Got, bool]:
     head = await reader.readuntil(b"\r\n\r\n")
-    while head.startswith(b"HTTP/1.1 100 "):  # go on, said by each on the way: what was asked is sent already
+    while head.startswith(b"HTTP/1.1 100 "):  # go on, said by each on the way: all is sent already
         head = await reader.readuntil(b"\r\n\r\n")
     first, *lines = head.decode("latin-1").split("\r\n")
     status = int(first.split(" ")[1])
