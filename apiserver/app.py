@@ -57,7 +57,7 @@ ROUTES: Final = (
 )
 
 
-def runner(services: Services) -> web.AppRunner:
+def runner(services: Services) -> connections.Runner:
     """Return what listens with the application; nothing in it is started."""
     return connections.Runner(build(services), services.metrics.served, **RUNNER)
 

@@ -218,5 +218,12 @@ class Runner(web.AppRunner):
         self._refusals = Refusals(metrics)
         self._settings = settings
 
+    def take_leave(self) -> None:
+        """Tell clients over HTTP/2 that no more should come; who speaks HTTP/1.1 is told with each answer."""
+        open_: list[Any] = [] if self.server is None else list(self.server.connections)
+        for connection in open_:
+            if isinstance(connection, HTTP2Connection):
+                connection.take_leave()
+
     async def _make_server(self) -> Server:
         return Server(await super()._make_server(), self._refusals, self._settings)

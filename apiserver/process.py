@@ -97,6 +97,7 @@ async def _run(process: Process) -> int:
         await _asked_to_stop()
         log.info("stopping", delay_s=process.serve.shutdown_delay)
         process.health.draining = True
+        process.runner.take_leave()
         leading.cancel()
         await asyncio.wait([leading])
         await asyncio.sleep(process.serve.shutdown_delay)

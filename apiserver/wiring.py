@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from importlib import metadata
 from typing import Final
 
-from aiohttp import web
-
 from apiserver import admissions, app, appkeys, authn, authz, metrics, tls, trust
 from apiserver.checks import Health, unreachable
 from apiserver.clock import SystemClock
 from apiserver.computing import Computing
+from apiserver.connections import Runner
 from apiserver.facade import opening
 from apiserver.facade.serving import Facade
 from apiserver.flags import ServeConfig
@@ -57,7 +56,7 @@ class Process:
     binder: Binder
     leadership: lease.Leadership
     facade: Facade | None
-    runner: web.AppRunner
+    runner: Runner
 
 
 def build(  # noqa: PLR0917 -- what `serve` opened, handed on once

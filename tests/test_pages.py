@@ -29,7 +29,7 @@ def drawn() -> tuple[set[str], set[str]]:
     folder = ""
     section = page("architecture.md").split("## 6. The tree")[1].split("## 7.")[0]
     for line in section.splitlines():
-        if found := re.match(r"^([a-z_./-]+/)(\s|$)", line):
+        if found := re.match(r"^([a-z0-9_./-]+/)(\s|$)", line):
             folder = found[1]
         elif found := re.match(r"^  ([A-Za-z_.]+\.py)(\s|$)", line):
             (coming if COMING.search(line) else there).add(folder + found[1])

@@ -24,6 +24,8 @@ from apiserver.http2.stream import Stream
 from apiserver.refusals import Refusals
 from apiserver.wire.status import BadRequest, StatusError
 
+PARTING: Final = 1.0
+"""Seconds after the farewell, or the last answer, in which what was on its way must have come."""
 _LAST: Final = 2**31 - 1
 _FRAME: Final = 16 * 1024
 
@@ -54,6 +56,8 @@ class Connection(asyncio.Protocol):
         self._writable: asyncio.Future[None] | None = None
         """Set while the peer does not take what was written."""
         self._has_left = False
+        self._parted = asyncio.Event()
+        self._parting: asyncio.TimerHandle | None = None
         self._rested = self._loop.time()
         self._timer: asyncio.TimerHandle | None = None
         self._patience = Patience(self._loop.time())
@@ -74,9 +78,11 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: BaseException | None) -> None:
         """End all that goes on."""
         self._transport = None
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        for timer in (self._timer, self._parting):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._parting = None
+        self._parted.set()
         self.resume_writing()
         for stream in tuple(self._streams.values()):
             stream.lose()
@@ -167,6 +173,7 @@ class Connection(asyncio.Protocol):
         self._hang_up()
 
     def _hang_up(self) -> None:
+        self._parted.set()
         self._flush()
         if self._transport is not None:
             self._transport.close()
@@ -247,8 +254,7 @@ class Connection(asyncio.Protocol):
         if self._streams:
             return
         self._rested = self._loop.time()
-        if self._has_left:
-            self._hang_up()
+        self._part_soon()
 
     def flush_soon(self) -> None:
         """Send what is written, all of this turn of the loop at once."""
@@ -275,10 +281,24 @@ class Connection(asyncio.Protocol):
         self._flush()
         farewell = GoAwayFrame(0, last_stream_id=_LAST, error_code=ErrorCodes.NO_ERROR)
         self._transport.write(farewell.serialize())
+        self._part_soon()
 
     def close(self) -> None:
         """Take leave, and go as soon as nothing goes on."""
         self.take_leave()
+
+    def _part_soon(self) -> None:
+        """Go after the farewell, once nothing goes on and what was on its way must have come.
+
+        RFC 9113, 6.8: what comes on a closed connection is lost to its sender, who may not send it again.
+        """
+        if not self._has_left or self._streams or self._transport is None:
+            return
+        if self._parting is not None:
+            self._parting.cancel()
+        self._parting = self._loop.call_later(PARTING, self._part)
+
+    def _part(self) -> None:
         if not self._streams:
             self._hang_up()
 
@@ -287,7 +307,7 @@ class Connection(asyncio.Protocol):
         self.close()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):
-                await self._all_over()
+                await self._parted.wait()
         for stream in tuple(self._streams.values()):
             stream.lose()
         await self._all_over()
