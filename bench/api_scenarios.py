@@ -53,6 +53,7 @@ class _Read:
         return of(self.plural, "" if self.everywhere else READER, self.name)
 
 
+_OF_ALL: Final = 60
 READS: Final = (
     _Read("options", "gpu"),
     _Read("gpuoffers", class_name(0)),
@@ -60,12 +61,12 @@ READS: Final = (
     _Read("options"),
     _Read("gpuoffers"),
     _Read("quotagates"),
-    _Read("options", everywhere=True),
-    _Read("gpuoffers", everywhere=True),
-    _Read("quotagates", everywhere=True),
+    _Read("options", everywhere=True, reads=_OF_ALL),
+    _Read("gpuoffers", everywhere=True, reads=_OF_ALL),
+    _Read("quotagates", everywhere=True, reads=_OF_ALL),
     _Read("explanations", "waits"),
     _Read("explanations"),
-    _Read("explanations", everywhere=True),
+    _Read("explanations", everywhere=True, reads=_OF_ALL),
 )
 PLANS: Final = (
     _Read(api_stage.PLANS, "api-0000", everywhere=True),

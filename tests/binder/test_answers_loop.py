@@ -74,22 +74,6 @@ async def test_a_start_is_answered_while_every_write_of_a_full_pass_takes_second
         assert led.seen.errors == []
 
 
-async def test_a_start_is_answered_while_the_write_of_another_answer_takes_seconds():
-    async with Led(asking.CONFIG, orders=0) as led:
-        await asyncio.sleep(2.5)
-        led.line.stuck = lambda name: name == "t0"
-        await led.ask("t0")
-        await led.line.is_stuck("t0")
-        await led.ask("t1")
-        await asyncio.sleep(0.6)
-        assert await led.told("t1") == "Succeeded"
-        assert led.line.waiting == {"t0"}
-        led.line.go.set()
-        await asyncio.sleep(0.1)
-        assert await led.told("t0") == "Succeeded"
-        assert led.seen.errors == []
-
-
 async def test_starts_that_are_answered_at_a_time_take_each_unit_once():
     async with Led(asking.CONFIG, orders=0) as led:
         await asyncio.sleep(2.5)
