@@ -1,11 +1,12 @@
 """Phase: Scene -> changes; and the flags a phase declares."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypeVar
 
-from gpu.binder import results
+from gpu import keys
+from gpu.binder import changes, results
 from gpu.binder.changes import Change, ClaimStatus, SetId
 from gpu.config import Config
 from gpu.model import coverage, usage, witness
@@ -15,8 +16,9 @@ from gpu.model.foreseen import Seat
 from gpu.model.gate_reasons import GateReason
 from gpu.model.sightings import Sightings
 from gpu.model.witness import Witness
+from gpu.objects.kinds import GPU_CLASSES
 from gpu.objects.meta import ObjectKey
-from gpu.units import NodeName
+from gpu.units import ClassName, NodeName
 from gpu.world import World
 
 C = TypeVar("C", bound=ClaimStatus)
@@ -79,6 +81,20 @@ class Scene:
     def leaves_alone(self, set_id: SetId) -> bool:
         """Say whether nothing of a set is to be written in this pass."""
         return set_id in self.skip or set_id in self.later
+
+    def is_unguarded(self, names: Iterable[ClassName]) -> bool:
+        """Say whether one of these classes lacks our finalizer and is not given it in this pass.
+
+        When it is deleted it is gone at once, and what holds units of it would count for nothing: so nothing
+        takes any. A pass that gives no finalizers leaves all such classes alone (`unguarded`).
+        """
+        classes = self.draft.snapshot.classes
+        for offer in filter(None, map(classes.get, names)):
+            if keys.CLASS_FINALIZER not in offer.meta.finalizers:
+                set_id = changes.object_set(GPU_CLASSES, offer.meta.key)
+                if offer.meta.deleting or self.leaves_alone(set_id):
+                    return True
+        return False
 
     def witness(self) -> Witness:
         """Return what a judgement about the pods of a set looks at; made anew at each call."""

@@ -14,10 +14,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
+from gpu import keys
 from gpu.binder import beside, news, opening, phases, rejection_news
 from gpu.binder.beside import Beside
 from gpu.binder.budget_news import BudgetNews
-from gpu.binder.changes import Change
+from gpu.binder.changes import Change, SetId, object_set
 from gpu.binder.course import Course
 from gpu.binder.fence import Deposed
 from gpu.binder.housekeeping import Housekeeping
@@ -36,6 +37,7 @@ from gpu.model.ground import Ground
 from gpu.model.sightings import Sightings
 from gpu.model.snapshot import Snapshot
 from gpu.objects.claims import GPUClaim
+from gpu.objects.kinds import GPU_CLASSES
 from gpu.objects.meta import ObjectKey
 from gpu.ports import Clock, Recorder
 from gpu.reading import FreshView, InThread
@@ -258,7 +260,7 @@ class Passes:
             draft=draft,
             config=self.config,
             now=now,
-            skip=self.quarantine.within(began),
+            skip=self.quarantine.within(began) | _unguarded(world),
             sightings=self.sightings,
         )
         run = Run(
@@ -314,6 +316,15 @@ class Passes:
         for binder in world.binders:
             if binder.term > self.writer.fence.term:
                 raise Deposed(f"term {binder.term} of {binder.holder} is above ours")
+
+
+def _unguarded(world: World) -> frozenset[SetId]:
+    """Return the classes without our finalizer, as sets to be left alone: this pass gives none."""
+    return frozenset(
+        object_set(GPU_CLASSES, offer.meta.key)
+        for offer in world.classes
+        if keys.CLASS_FINALIZER not in offer.meta.finalizers
+    )
 
 
 def _asked(shown: Iterable[GPUClaim]) -> Iterator[tuple[ObjectKey, str]]:

@@ -59,11 +59,17 @@ def changes_of(scene: Scene) -> Iterator[Change]:
     if found:
         gate = _gate(scene, found, waiting)
         for start in found:
-            if not scene.leaves_alone(start.set_id):
+            if not (scene.leaves_alone(start.set_id) or scene.is_unguarded(_new(start))):
                 yield from _of(gate, start)
         gate.ahead.give_back()
         told = gate.told
     yield from _quiet(scene, told)
+
+
+def _new(start: Start) -> Iterator[ClassName]:
+    """Yield the classes of which units would be held that are not yet."""
+    yield from start.missing
+    yield from (claim.class_name for claim in start.claims if claim.phase is not Phase.BOUND)
 
 
 @dataclass(slots=True, kw_only=True)

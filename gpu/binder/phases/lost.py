@@ -23,7 +23,8 @@ def changes_of(scene: Scene) -> Iterator[Change]:
         return
     reaches = reach.by_evidence(scene.witness())
     for turn in turns.turns(scene.draft, reaches, scene.skip):
-        if scene.leaves_alone(turn.found.id):
+        names = (claim.class_name for claim in turn.claims)
+        if scene.leaves_alone(turn.found.id) or scene.is_unguarded(names):
             continue  # its turn is kept: the next pass tries again
         yield from _rebound(scene, turn) if turn.node else _told(scene, turn)
 

@@ -29,6 +29,8 @@ def changes_of(scene: Scene) -> Iterator[Change]:
     for claim in orders.waiting(scene.draft):
         if scene.skip and _set_id(scene, claim) in scene.skip:
             continue
+        if scene.is_unguarded((claim.class_name,)):
+            continue
         verdict = _verdict(scene, claim)
         if scene.later and _set_id(scene, claim) in scene.later:
             _keep_turn(scene, claim, verdict)

@@ -27,6 +27,7 @@ from gpu.model.fit_facts import Facts
 from gpu.model.foreseen import Launchers
 from gpu.model.reach import Reach, Reaches
 from gpu.objects.claims import BindRequest, BindResult, Displaced, GPUClaim, Phase
+from gpu.units import ClassName
 
 
 def changes_of(scene: Scene) -> Iterator[Change]:
@@ -39,7 +40,9 @@ def changes_of(scene: Scene) -> Iterator[Change]:
         return
     asked = bind_requests.find(draft.requested, scene.now, scene.config.grace.attachment)
     found = [
-        case for case in answers.cases_of(draft, asked) if not scene.leaves_alone(case.found.id)
+        case
+        for case in answers.cases_of(draft, asked)
+        if not (scene.leaves_alone(case.found.id) or scene.is_unguarded(_new(case)))
     ]
     if not found:
         return
@@ -53,6 +56,11 @@ def changes_of(scene: Scene) -> Iterator[Change]:
     for case in found:
         yield from _answer(scene, case, _Turn(ahead, reaches, launchers))
     ahead.give_back()
+
+
+def _new(case: Case) -> Iterator[ClassName]:
+    """Yield the classes of which units would be held that are not yet."""
+    return (claim.class_name for claim in case.claims if claim.phase is not Phase.BOUND)
 
 
 @dataclass(frozen=True, slots=True)
