@@ -105,7 +105,9 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def data_received(self, data: bytes) -> None:
-        """Take frames."""
+        """Take frames, until the connection is given up."""
+        if self._parted.is_set():
+            return
         try:
             found = self._h2.receive_data(data)
         except exceptions.ProtocolError as error:
