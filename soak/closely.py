@@ -31,9 +31,10 @@ def look(
         for uid, stand in now.items()
         if stand.phase == "Bound" and (uid not in before or before[uid].phase == "Pending")
     }
-    wrong = _over_budget(site, bound, _let_go(now, before))
+    let_go = _let_go(now, before)
+    wrong = _over_budget(site, bound, let_go)
     wrong += _nodes(site, judge, bound)
-    wrong += _pins(site, judge) + _loose(site, judge)
+    wrong += _pins(site, judge, let_go) + _loose(site, judge)
     wrong += _sent_back(judge, before)
     if not report.failed and not report.quarantined:
         found = _lost_first(site, judge, bound, before)
@@ -119,7 +120,7 @@ def _nodes(site: Site, judge: Judge, bound: Stands) -> list[str]:
     return wrong
 
 
-def _pins(site: Site, judge: Judge) -> list[str]:
+def _pins(site: Site, judge: Judge, let_go: set[str]) -> list[str]:
     """Launchers were let through to nodes that take them, and fit into what those serve now."""
     wrong = []
     in_use = judge.in_use(judge.stands, whole=True)
@@ -134,7 +135,7 @@ def _pins(site: Site, judge: Judge) -> list[str]:
             tenant = seat.vm.partition("/")[0]
             order = finish.raw_order(tenant, resource, 0)  # what it asks for counts already
             is_raw = virt.resolved(pod) == ({}, {})
-            if is_raw and (over := next(finish.overdrawn(site, order), None)):
+            if is_raw and (over := next(finish.overdrawn(site, order, but=let_go), None)):
                 wrong.append(f"over budget: {seat.name} was let through: {over}")
             if in_use[seat.node, resource] > serves:
                 wrong.append(

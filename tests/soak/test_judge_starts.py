@@ -208,6 +208,25 @@ def test_one_that_waited_and_was_let_go_counts_for_orders_judged_after_it(site, 
     assert sorts(wrong) == (["over budget"] if was_deleted else [])
 
 
+@pytest.mark.parametrize("was_deleted", [True, False], ids=["before the pass", "by the pass"])
+def test_it_counts_for_raw_launchers_that_are_judged_after_it_too(site, judge, was_deleted):
+    site.set_budget(TENANT, {"total": 1})
+    site.set_budget(f"{TENANT}-x", {})
+    gone = a_held(site, None, name="gone")
+    gone = site.api.edit(kinds.GPU_CLAIMS, gone, lambda it: it["metadata"].update(finalizers=["x"]))
+    _, pod = a_start(site)
+    if was_deleted:
+        site.api.remove(kinds.GPU_CLAIMS, gone, site.now())
+    judge.look()
+    before = dict(judge.stands)
+    if not was_deleted:
+        site.api.remove(kinds.GPU_CLAIMS, gone, site.now())
+    pin(site, pod, "n0")
+    assert judge.look() == []
+    wrong = closely.look(site, judge, before, PassReport())
+    assert sorts(wrong) == (["over budget"] if was_deleted else [])
+
+
 @pytest.mark.parametrize("was_lost", [True, False], ids=["was Lost", "became Lost"])
 def test_a_start_comes_after_a_set_that_was_lost_before_the_pass(site, judge, was_lost):
     lost = a_held(site, raws.bound("n0") | {"phase": "Lost" if was_lost else "Bound"})
