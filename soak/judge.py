@@ -234,17 +234,17 @@ class Judge:
 
     def _guests(self) -> list[str]:
         """Nothing is released, detached or held elsewhere while its guest really runs."""
-        wrong, arrived = [], migrations.arrived(self.site)
+        wrong = []
         for guest in self.site.guests:
+            # The claims of a guest that is left behind are where its VM went, whatever its VMI tells since.
+            homes = {guest.node, *guest.came, *guest.went}
             for uid, name in guest.claims.items():
                 stand = self.stands.get(uid)
                 if stand is None:
                     wrong.append(f"released too early: {name}, its guest runs on {guest.node}")
                 elif not stand.vm:
                     wrong.append(f"detached too early: {name}, its guest runs on {guest.node}")
-                elif guest.came and (uid, stand.node) in arrived:
-                    continue  # the target of a migration that failed runs on; its VM went elsewhere since
-                elif stand.phase == "Bound" and stand.node not in {guest.node, *guest.came}:
+                elif stand.phase == "Bound" and stand.node not in homes:
                     wrong.append(
                         f"moved too early: {name} is held on {stand.node}, its guest runs on "
                         f"{guest.node}"

@@ -49,6 +49,8 @@ class Guest:
     """Uid to `namespace/name` of the claims it uses."""
     came: tuple[str, ...] = ()
     """The nodes it came from by live migrations, or is coming from."""
+    went: tuple[str, ...] = ()
+    """Of the target of a migration that failed, and that runs on: the nodes its VM migrated to since."""
     orphan: float | None = None
     """Since when its connected kubelet knows of no pod."""
     source: str = ""

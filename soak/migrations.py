@@ -34,6 +34,7 @@ def get_on(site: Site, vmi: Raw) -> None:
     if arrived and source and can and site.chance(0.7, vmi):
         told, node = {"completed": True, "failed": False}, arrived.node
         site.end_guest(source)
+        _leave_behind(site, arrived)
         site.tally["migrations"] += 1
     else:
         told, node = {"completed": True, "failed": True}, vmi["status"].get("nodeName", "")
@@ -48,6 +49,13 @@ def get_on(site: Site, vmi: Raw) -> None:
         it["status"]["nodeName"] = node
 
     site.api.edit(kinds.VMIS, vmi, change)
+
+
+def _leave_behind(site: Site, arrived: Guest) -> None:
+    """Targets of earlier migrations, which failed, may run on: the claims have gone elsewhere for good."""
+    for guest in site.guests:
+        if guest is not arrived and guest.came and guest.claims.keys() & arrived.claims.keys():
+            guest.went = (*guest.went, arrived.node)
 
 
 def arrived(site: Site) -> set[tuple[str, str]]:

@@ -71,13 +71,19 @@ def migrate(site, *, until):
     """Begin a migration and, if told, have it succeed; returns its target."""
     migrations.migrate(site)
     target = site.guests[-1].node
+    if until == "done":
+        succeed(site)
+    return target
+
+
+def succeed(site):
+    """Have the migration that is under way succeed."""
     for number in range(2, 30):
-        if until == "begun" or not migrations.virt.is_migrating(vmi_now(site)):
+        if not migrations.virt.is_migrating(vmi_now(site)):
             break
         site.begin(f"judge/{number}")
         if site.chance(0.7, vmi_now(site)):
             migrations.get_on(site, vmi_now(site))
-    return target
 
 
 def test_a_migration_takes_the_guest_and_the_claim_may_be_on_either_node(site, judge):
@@ -129,17 +135,54 @@ def test_a_migration_ends_the_guest_it_came_from_and_no_other_of_its_vm(site, ju
     ]
 
 
-def test_a_target_that_runs_on_where_its_migration_failed_holds_no_claim_back(site, judge):
-    running(site, judge)
-    target = migrate(site, until="done")
-    (guest,) = site.guests
-    failed = next(name for name in site.machines if name not in {"n0", target})
+def runs_on(site, target):
+    """Have the target of an earlier migration, which failed, run on where neither is; returns that node."""
+    guest = site.guests[-1]
+    node = next(name for name in site.machines if name not in {"n0", target})
     site.guests.append(
-        migrations.Guest("failed", guest.vm, failed, guest.units, guest.claims, ("n0",))
+        migrations.Guest("failed", guest.vm, node, guest.units, guest.claims, ("n0",))
     )
+    return node
+
+
+def goes_on(site):
+    site.begin("judge/next")
+    migrate(site, until="begun")
+    assert migrations.virt.is_migrating(vmi_now(site))
+
+
+def fails(site):
+    goes_on(site)
+    site.machines[site.guests[-1].node].connected = False
+    migrations.get_on(site, vmi_now(site))
+    assert vmi_now(site)["status"]["migrationState"]["failed"]
+
+
+def goes(site):
+    site.api.erase(kinds.VMIS, vmi_now(site))
+
+
+@pytest.mark.parametrize("then", [lambda _: None, goes_on, fails, goes])
+def test_a_target_that_runs_on_where_its_migration_failed_holds_no_claim_back(site, judge, then):
+    """Whatever the VMI tells of another migration since, or when it is gone."""
+    running(site, judge)
+    target = migrate(site, until="begun")
+    runs_on(site, target)
+    succeed(site)
     judge.look()
     hold(site, target)
     assert judge.look() == []
+    then(site)
+    assert judge.look() == []
+
+
+def test_while_a_failed_target_runs_no_claim_goes_where_no_migration_went(site, judge):
+    running(site, judge)
+    target = migrate(site, until="begun")
+    failed = runs_on(site, target)
+    succeed(site)
+    hold(site, next(name for name in site.machines if name not in {"n0", target, failed}))
+    assert any(words.endswith(f"its guest runs on {failed}") for words in judge.look())
 
 
 def test_a_claim_that_follows_a_guest_that_has_ended_since_is_bound_whoever_held_the_units(
