@@ -166,9 +166,20 @@ async def _vmi_there(api: Writer, confirm: confirms.VMIEnded | confirms.VMINever
 async def _others(api: Writer, confirm: confirms.NoOtherPods) -> str:
     raw = await _find(api, VMIS, confirm.key)
     if raw is None or raw["metadata"]["uid"] != confirm.uid:
-        return ""
+        return await _targets(api, confirm)
     others = kubevirt.decode_vmi(raw).active_pods.keys() - confirm.pods
     return f"VMI {confirm.key} has another pod, {min(others)}" if others else ""
+
+
+async def _targets(api: Writer, confirm: confirms.NoOtherPods) -> str:
+    """Say that a migration of a VMI that is gone has a target: nothing lists that any more."""
+    vmi = {(confirm.key.name, confirm.uid)}
+    for raw in (await api.list_all(PODS, confirm.key.namespace)).items:
+        is_target = pods.MIGRATION_LABEL in (raw["metadata"].get("labels") or {})
+        is_known = raw["metadata"]["uid"] in confirm.pods
+        if is_target and not is_known and (words := _launcher_of(raw, vmi)):
+            return f"pod {_name(raw)} {words}"
+    return ""
 
 
 async def _not_off(api: Writer, confirm: confirms.NodeOff | confirms.NodeLooked) -> str:

@@ -73,7 +73,10 @@ class NodeLooked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoOtherPods:
-    """The VMI of that uid is not there any more, or lists no pod but these."""
+    """The VMI of that uid lists no pod but these.
+
+    Once it is not there any more nothing lists the target of a migration: no other may live then.
+    """
 
     key: ObjectKey
     uid: str

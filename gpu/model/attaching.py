@@ -19,7 +19,7 @@ from gpu.objects.claims import AttachedPod, Attachment, GPUClaim
 from gpu.objects.kinds import VMIS
 from gpu.objects.kubevirt import VMI
 from gpu.objects.meta import ObjectKey
-from gpu.objects.pods import LAUNCHER_LABEL, LAUNCHER_VALUE, Pod
+from gpu.objects.pods import LAUNCHER_LABEL, LAUNCHER_VALUE, MIGRATION_LABEL, Pod
 from gpu.units import NodeName
 
 MOST_PODS: Final = 256
@@ -103,15 +103,30 @@ def unseen(claim: GPUClaim, vmi: VMI | None) -> AttachedPod | None:
 def unnoted(snapshot: Snapshot, claim: GPUClaim) -> tuple[Pod, ...]:
     """Return launchers that may run and that nobody noted before their VMI was over; asked of such a claim.
 
-    A webhook pins the launcher of a start that was promised a node (decision 26): no leader need have seen
-    it. Now its owner reference is all that says whose it is.
+    A webhook pins the launcher of a start that was promised a node (decision 26), and the target of a
+    migration passes no gate: no leader need have seen either. Now its owner reference is all that says
+    whose it is.
     """
     attachment = claim.attached_to
-    if attachment is None or attachment.launched or not bind_requests.is_promised(claim):
+    if attachment is None:
         return ()
     namespace, vmi = claim.meta.namespace, (attachment.vmi, attachment.uid)
-    pods = (pod for pod in snapshot.given.pods if pod.meta.namespace == namespace)
+    if attachment.launched or not bind_requests.is_promised(claim):
+        pods = _targets(snapshot).get(namespace, ()) if attachment.uid else ()
+    else:
+        pods = tuple(pod for pod in snapshot.given.pods if pod.meta.namespace == namespace)
     return tuple(pod for pod in pods if pod.live and is_launcher_of(pod, *vmi))
+
+
+def _targets(snapshot: Snapshot) -> dict[str, tuple[Pod, ...]]:
+    """Return the targets of live migrations by namespace: few, and looked for once in a snapshot."""
+    if snapshot.memo.targets is None:
+        found: dict[str, tuple[Pod, ...]] = {}
+        for pod in snapshot.given.pods:
+            if MIGRATION_LABEL in pod.meta.labels:  # reserved by KubeVirt
+                found[pod.meta.namespace] = (*found.get(pod.meta.namespace, ()), pod)
+        snapshot.memo.targets = found
+    return snapshot.memo.targets
 
 
 def is_launcher_of(pod: Pod, name: str, uid: str) -> bool:

@@ -89,8 +89,8 @@ def look(looking: Witness, claims: Iterable[GPUClaim]) -> Look:
             vm = _key(claim).name
             missing.append(Missing(lack=Lack.START_PENDING, vm=vm, seconds=seconds))
     pods = _pods(looking, users)
-    podless = tuple(_without_launcher(looking.snapshot, users))
-    missing += [lack for one in podless for lack in _unnoted(looking.snapshot, *one, pods)]
+    over = tuple(_over(looking.snapshot, users))
+    missing += [lack for one in over for lack in _unnoted(looking.snapshot, *one, pods)]
     for uid in sorted(pods):
         for sign in pod_ends.signs(looking, pods[uid], users):
             if isinstance(sign, Found):
@@ -104,21 +104,26 @@ def look(looking: Witness, claims: Iterable[GPUClaim]) -> Look:
         found=tuple(found),
         missing=tuple(sorted(set(missing), key=lambda item: (_RANK[item.lack], item.pod))),
         vmis=frozenset(vmis),
-        unnoted=frozenset((attachment.vmi, attachment.uid) for _, attachment in podless),
+        unnoted=frozenset(
+            (attachment.vmi, attachment.uid)
+            for claim, attachment in over
+            if _lacks_launcher(looking.snapshot, claim)
+        ),
     )
 
 
-def _without_launcher(
-    snapshot: Snapshot, claims: Iterable[GPUClaim]
-) -> Iterator[tuple[GPUClaim, Attachment]]:
-    """Yield claims that were promised to a VMI which is over, and for which no launcher was ever noted."""
+def _over(snapshot: Snapshot, claims: Iterable[GPUClaim]) -> Iterator[tuple[GPUClaim, Attachment]]:
+    """Yield claims whose VMI is over."""
     for claim in claims:
         attachment, vmi = claim.attached_to, vmi_of(snapshot, claim)
-        has_ended = vmi is None or vmi.ended or vmi.meta.deleting
-        if attachment is None or not has_ended or not bind_requests.is_promised(claim):
-            continue
-        if not attaching.has_launched(claim, vmi):
+        if attachment is not None and (vmi is None or vmi.ended or vmi.meta.deleting):
             yield claim, attachment
+
+
+def _lacks_launcher(snapshot: Snapshot, claim: GPUClaim) -> bool:
+    """Say whether a claim was promised to a start, and no launcher of that was ever noted."""
+    vmi = vmi_of(snapshot, claim)
+    return bind_requests.is_promised(claim) and not attaching.has_launched(claim, vmi)
 
 
 def _unnoted(

@@ -40,6 +40,8 @@ class Memo:
     """For `pools`: units of claims by namespace and class."""
     waiters: object = None
     """For `waiters`: everything that waits, and how its place is told."""
+    targets: dict[str, tuple[Pod, ...]] | None = None
+    """For `attaching`: pods of live migrations by namespace."""
     records: Records = field(default_factory=Records)
     restless: Restless = field(default_factory=Restless)
     unseen: Restless = field(default_factory=Restless)

@@ -59,6 +59,13 @@ def a_launcher(vmi="vmi-1", **more):
     return raw
 
 
+def a_target(name="q", **more):
+    raw = a_launcher(**more)
+    raw["metadata"] |= {"name": name, "uid": name}
+    raw["metadata"]["labels"] = raw["metadata"]["labels"] | {"kubevirt.io/migrationJobUID": "job"}
+    return raw
+
+
 OUT = [{"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}]
 PODS = {"namespace": "tenant-a", "uids": frozenset({"p"})}
 ENDED, ABSENT, PASSED = PodsEnded(**PODS), PodsAbsent(**PODS), NoneGated(**PODS)
@@ -106,6 +113,9 @@ HOLDS = {
     "alone: lists none": (ALONE, {"vmis": [raws.a_vmi()]}),
     "alone: lists it": (ALONE, {"vmis": [raws.a_vmi(pods={"p": "n1"})]}),
     "alone: made anew": (ALONE, {"vmis": [raws.a_vmi(uid="vmi-2", pods={"q": "n1"})]}),
+    "alone: gone, a target ended": (ALONE, {"pods": [a_target(phase="Succeeded")]}),
+    "alone: gone, a target is known": (ALONE, {"pods": [a_target("p")]}),
+    "alone: gone, another's target": (ALONE, {"pods": [a_target(vmi="vmi-2")]}),
 }
 FAILS = {
     "ended: lives": (ENDED, {"pods": [raws.a_pod("p")]}, "pod tenant-a/p lives"),
@@ -132,6 +142,16 @@ FAILS = {
     ),
     "over: cannot be read": (OVER, {"vmis": [BROKEN]}, UNREADABLE),
     "never: cannot be read": (NEVER, {"vmis": [BROKEN]}, UNREADABLE),
+    "alone: gone, its target runs on": (
+        ALONE,
+        {"pods": [a_target()]},
+        "pod tenant-a/q is a launcher that nobody has noted",
+    ),
+    "alone: made anew, its target runs on": (
+        ALONE,
+        {"vmis": [raws.a_vmi(uid="vmi-2")], "pods": [a_target()]},
+        "pod tenant-a/q is a launcher that nobody has noted",
+    ),
     "alone: cannot be read": (ALONE, {"vmis": [BROKEN]}, UNREADABLE),
     "off: there": (
         OFF,

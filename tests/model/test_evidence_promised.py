@@ -11,11 +11,12 @@ from gpu.model.sightings import Sightings
 from gpu.model.signs import UNSEEN, Lack
 from gpu.model.template_claims import owner
 from gpu.objects.claims import AttachedPod, BindRequest, BindResult
-from gpu.objects.pods import LAUNCHER_LABEL, LAUNCHER_VALUE, Pod
+from gpu.objects.pods import LAUNCHER_LABEL, LAUNCHER_VALUE, MIGRATION_LABEL, Pod
 from tests.builders import START, a_pod, a_snapshot, a_vmi
 from tests.model.witnessed import PINNED, a_lack, a_user, look
 
 LAUNCHER = {LAUNCHER_LABEL: LAUNCHER_VALUE}
+TARGET = LAUNCHER | {MIGRATION_LABEL: "job"}
 STARTS = a_lack(Lack.START_PENDING, pod="")
 
 
@@ -127,3 +128,34 @@ def test_one_is_noted_with_its_node_before_it_can_go_too():
     assert noted is not None
     assert noted.pods == (AttachedPod(uid="q", node="n1"),)
     assert not noted.launched
+
+
+# Its VMI is over, and was being migrated to where no leader had looked yet.
+
+STARTED = [a_user(ended={"p"}), a_promised(ended={"p"}, launched=True)]
+
+
+@pytest.mark.parametrize("vmis", [[], [a_vmi(uid="vmi-1", deleting=True)]], ids=["gone", "going"])
+@pytest.mark.parametrize("claim", STARTED, ids=["gate", "request"])
+def test_the_target_of_a_migration_that_nobody_noted_may_run(claim, vmis):
+    pods = [a_launcher(labels=TARGET)]
+    seen = look(claim, vmis=vmis, pods=pods)
+    assert seen.missing == (a_lack(Lack.POD_NOT_ENDED, pod="q"),)
+    noted = attaching.noted(a_snapshot(claims=[claim], vmis=vmis, pods=pods), claim, None)
+    assert noted is not None
+    assert noted.pods[-1] == AttachedPod(uid="q", node="n1")
+    assert look(replace(claim, attached_to=noted), vmis=vmis, pods=pods).proof is None
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        a_launcher(labels=TARGET, phase="Failed"),
+        a_launcher(labels=TARGET, tenant="tenant-b"),
+        a_launcher(labels={MIGRATION_LABEL: "job"}),
+        replace(a_launcher(labels=TARGET), meta=replace(a_pod(uid="q").meta, labels=TARGET)),
+    ],
+    ids=["ended", "of another namespace", "no launcher", "of another VMI"],
+)
+def test_other_targets_keep_no_claim(pod):
+    assert [look(claim, pods=[pod]).missing for claim in STARTED] == [(), ()]
