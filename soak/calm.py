@@ -43,7 +43,7 @@ async def one_answer(leaders: Leaders, judge: Judge) -> list[str]:
     """Run an undisturbed pass that only answers starts, and judge it closely."""
     site = leaders.site
     before, stood = dict(judge.stands), requests.by_uid(site)
-    due = requests.whole(site)
+    due = requests.whole(site) - requests.unguarded(site)
     report, wrong = await answering.undisturbed(leaders)
     wrong += judge.look()
     leader = site.leader

@@ -93,6 +93,32 @@ def _is_due(site: Site, group: list[Raw]) -> bool:
     )
 
 
+def unguarded(site: Site) -> frozenset[str]:
+    """Return ids of requests that only a full pass answers: of a class without our finalizer more is to be held.
+
+    Until it has one nothing is held of it: deleted then it is gone at once. A full pass gives it first.
+    What the VM names goes along with its start.
+    """
+    bare = {
+        offer["metadata"]["name"]
+        for offer in site.api.all(kinds.GPU_CLASSES)
+        if keys.CLASS_FINALIZER not in (offer["metadata"].get("finalizers") or ())
+    }
+    claims = site.claims()
+    wanted = {_name(it) for it in claims if not _place(it) and it["spec"]["className"] in bare}
+    along = {
+        (vm["metadata"]["namespace"], vm["metadata"]["name"])
+        for vm in site.api.all(kinds.VMS)
+        if not wanted.isdisjoint(finish.named_by(vm))
+    }
+    return frozenset(
+        _request(it)["id"]
+        for it in claims
+        if _request(it)
+        and (_name(it) in wanted or (it["metadata"]["namespace"], _request(it)["vmi"]) in along)
+    )
+
+
 def unanswered(site: Site, due: frozenset[str]) -> list[str]:
     """Return requests that a pass had to answer, and has not."""
     return [f"unanswered: request {one}" for one in sorted(due & whole(site))]

@@ -163,6 +163,30 @@ def test_a_request_that_a_pass_has_left_unanswered_is_seen(site):
     assert requests.unanswered(site, due) == []
 
 
+@pytest.mark.parametrize("is_held", [True, False], ids=["held", "waiting"])
+@pytest.mark.parametrize("finalizers", [[keys.CLASS_FINALIZER], []], ids=["guarded", "bare"])
+def test_what_is_to_be_held_of_a_class_without_our_finalizer_only_a_full_pass_answers(
+    site, is_held, finalizers
+):
+    (offer,) = (it for it in site.api.all(kinds.GPU_CLASSES) if it["metadata"]["name"] == "c0")
+    site.api.edit(kinds.GPU_CLASSES, offer, lambda it: it["metadata"].update(finalizers=finalizers))
+    status = raws.bound("n0") if is_held else {"phase": "Pending"}
+    a_held(site, status | attached(site) | asked(site))
+    due = requests.whole(site)
+    assert requests.unguarded(site) == (frozenset() if is_held or finalizers else due)
+    assert due
+
+
+def test_nor_where_another_claim_that_the_vm_names_goes_along(site):
+    (offer,) = (it for it in site.api.all(kinds.GPU_CLASSES) if it["metadata"]["name"] == "c0")
+    site.api.edit(kinds.GPU_CLASSES, offer, lambda it: it["metadata"].update(finalizers=[]))
+    a_start(site, held=("x", "y"))
+    a_held(site, raws.bound("n0") | attached(site) | asked(site))
+    assert requests.unguarded(site) == frozenset()
+    a_held(site, raws.bound("n0") | {"phase": "Lost"}, name="y")
+    assert requests.unguarded(site) == requests.whole(site) != frozenset()
+
+
 @pytest.mark.parametrize(
     "change",
     [
