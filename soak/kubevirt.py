@@ -97,13 +97,15 @@ def pods_of(site: Site, vmi: Raw) -> list[Raw]:
 
 
 def main_pod(site: Site, vmi: Raw) -> Raw | None:
-    """The VMI's launcher, if it is there: the target of a migration once that is done."""
+    """The VMI's launcher, if it is there: the target of a migration once that is done, its source until then.
+
+    Those that it had before are listed as well, ended.
+    """
     state = vmi["status"].get("migrationState") or {}
     is_done = bool(state.get("completed")) and not state.get("failed")
-    for pod in pods_of(site, vmi):
-        if is_done == (pod["metadata"]["name"] == state.get("targetPod")):
-            return pod
-    return None
+    name = state.get("targetPod" if is_done else "sourcePod")
+    pods = pods_of(site, vmi)
+    return next((pod for pod in pods if not state or pod["metadata"]["name"] == name), None)
 
 
 def is_migrating(vmi: Raw) -> bool:

@@ -111,7 +111,12 @@ def _begin(site: Site, vmi: Raw) -> None:
         uid = made["metadata"]["uid"]
         source = first["metadata"]["uid"]
         site.guests.append(Guest(uid, _vm(vmi), name, units, claims, came, source=source))
-    state = {"targetPod": made["metadata"]["name"], "targetNode": name, "sourceNode": here}
+    state = {
+        "sourcePod": meta["name"],
+        "sourceNode": here,
+        "targetPod": made["metadata"]["name"],
+        "targetNode": name,
+    }
     active = vmi["status"]["activePods"] | {made["metadata"]["uid"]: name}
     fresh = {"migrationState": state, "activePods": active}
     site.api.edit(kinds.VMIS, vmi, lambda it: it["status"].update(fresh))

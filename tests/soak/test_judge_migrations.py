@@ -67,6 +67,10 @@ def vmi_now(site):
     return next(iter(site.api.all(kinds.VMIS)))
 
 
+def tell(site, **told):
+    return site.api.edit(kinds.VMIS, vmi_now(site), lambda it: it["status"].update(told))
+
+
 def migrate(site, *, until):
     """Begin a migration and, if told, have it succeed; returns its target."""
     migrations.migrate(site)
@@ -133,6 +137,21 @@ def test_a_migration_ends_the_guest_it_came_from_and_no_other_of_its_vm(site, ju
         (True, "n1"),
         (False, target),
     ]
+
+
+def test_a_vm_that_migrates_again_is_where_it_went_before_and_lives_on(site, judge):
+    """The pod that it began with has ended, and its VMI lists that on and on."""
+    running(site, judge)
+    middle = migrate(site, until="done")
+    site.begin("judge/anew")
+    migrate(site, until="begun")
+    assert site.guests[-1].came == ("n0", middle)
+    for failed in (False, True):
+        state = vmi_now(site)["status"]["migrationState"] | {"completed": failed, "failed": failed}
+        vmi = tell(site, migrationState=state)
+        assert migrations.virt.main_pod(site, vmi)["spec"]["nodeName"] == middle
+        migrations.virt.move_on(site, vmi)
+        assert vmi_now(site)["status"]["phase"] == "Running"
 
 
 def runs_on(site, target):
