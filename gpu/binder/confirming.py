@@ -6,6 +6,7 @@ leader writes, is told by the answer to its own write as well, if this pass made
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final, assert_never
 
@@ -55,16 +56,31 @@ async def unmet(change: Change, api: Writer, stored: Stored = _nothing) -> str:
     Raises what the Writer raises when something cannot be read.
     """
     if isinstance(change, _CONFIRMED):
+        listed = _Listed(api)
         for confirm in change.confirm:
-            if words := await _unmet(confirm, api, stored):
+            if words := await _unmet(confirm, api, stored, listed):
                 return words
     return ""
 
 
-async def _unmet(confirm: Confirm, api: Writer, stored: Stored) -> str:
+@dataclass(slots=True)
+class _Listed:
+    """Pods of a namespace, listed once for all that one change relies on: none that ended lives again."""
+
+    api: Writer
+    found: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+
+    async def pods(self, namespace: str, *, anew: bool = False) -> list[dict[str, Any]]:
+        """`anew`: none may be missing that was made until now."""
+        if anew or namespace not in self.found:
+            self.found[namespace] = list((await self.api.list_all(PODS, namespace)).items)
+        return self.found[namespace]
+
+
+async def _unmet(confirm: Confirm, api: Writer, stored: Stored, listed: _Listed) -> str:
     """Return why it does not hold. What cannot be read proves nothing, and must not end the pass."""
     try:
-        return await _asked(confirm, api, stored)
+        return await _asked(confirm, api, stored, listed)
     except DecodeError as error:
         return f"{_object(confirm)} cannot be read: {error}"
 
@@ -90,7 +106,7 @@ def _object(confirm: Confirm) -> str:
             assert_never(confirm)
 
 
-async def _asked(confirm: Confirm, api: Writer, stored: Stored) -> str:
+async def _asked(confirm: Confirm, api: Writer, stored: Stored, listed: _Listed) -> str:
     match confirm:
         case (
             confirms.PodsEnded()
@@ -98,11 +114,11 @@ async def _asked(confirm: Confirm, api: Writer, stored: Stored) -> str:
             | confirms.NoneGated()
             | confirms.NoLaunchers()
         ):
-            return await _pods_there(api, confirm)
+            return await _pods_there(listed, confirm)
         case confirms.VMIEnded() | confirms.VMINeverCame():
             return await _vmi_there(api, confirm)
         case confirms.NoOtherPods():
-            return await _others(api, confirm)
+            return await _others(api, confirm, listed)
         case confirms.NodeOff() | confirms.NodeLooked():
             return await _not_off(api, confirm)
         case confirms.ClaimsHeld():
@@ -114,12 +130,13 @@ async def _asked(confirm: Confirm, api: Writer, stored: Stored) -> str:
 
 
 async def _pods_there(
-    api: Writer,
+    listed: _Listed,
     confirm: confirms.PodsEnded | confirms.PodsAbsent | confirms.NoneGated | confirms.NoLaunchers,
 ) -> str:
     if not isinstance(confirm, confirms.NoLaunchers) and not confirm.uids:
         return ""
-    for raw in (await api.list_all(PODS, confirm.namespace)).items:
+    looks_for_new = isinstance(confirm, confirms.NoLaunchers)
+    for raw in await listed.pods(confirm.namespace, anew=looks_for_new):
         if isinstance(confirm, confirms.NoLaunchers):
             words = _launcher_of(raw, confirm.vmis)
         else:
@@ -163,18 +180,18 @@ async def _vmi_there(api: Writer, confirm: confirms.VMIEnded | confirms.VMINever
     return f"VMI {confirm.key} came after all" if came else ""
 
 
-async def _others(api: Writer, confirm: confirms.NoOtherPods) -> str:
+async def _others(api: Writer, confirm: confirms.NoOtherPods, listed: _Listed) -> str:
     raw = await _find(api, VMIS, confirm.key)
     if raw is None or raw["metadata"]["uid"] != confirm.uid:
-        return await _targets(api, confirm)
+        return await _targets(confirm, listed)
     others = kubevirt.decode_vmi(raw).active_pods.keys() - confirm.pods
     return f"VMI {confirm.key} has another pod, {min(others)}" if others else ""
 
 
-async def _targets(api: Writer, confirm: confirms.NoOtherPods) -> str:
+async def _targets(confirm: confirms.NoOtherPods, listed: _Listed) -> str:
     """Say that a migration of a VMI that is gone has a target: nothing lists that any more."""
     vmi = {(confirm.key.name, confirm.uid)}
-    for raw in (await api.list_all(PODS, confirm.key.namespace)).items:
+    for raw in await listed.pods(confirm.key.namespace, anew=True):
         is_target = pods.MIGRATION_LABEL in (raw["metadata"].get("labels") or {})
         is_known = raw["metadata"]["uid"] in confirm.pods
         if is_target and not is_known and (words := _launcher_of(raw, vmi)):

@@ -187,6 +187,32 @@ FAILS = {
 }
 
 
+class Counting(FakeCluster):
+    """Counts the lists of pods."""
+
+    lists = 0
+
+    async def list_all(self, kind, namespace=None, **which):
+        self.lists += kind == kinds.PODS
+        return await super().list_all(kind, namespace, **which)
+
+
+@pytest.mark.parametrize(
+    ("relied", "lists"),
+    [
+        ((ALONE, ENDED, ABSENT, PASSED), 1),
+        ((ENDED, ABSENT, PASSED), 1),
+        ((ALONE, NONE, ENDED), 2),
+        ((ENDED, ALONE), 2),
+    ],
+    ids=["of a VMI that is gone", "of one that is there", "with new launchers", "before the VMI"],
+)
+async def test_pods_are_listed_once_but_after_the_vmi_is_known_to_be_gone(relied, lists):
+    cluster = Counting()
+    assert await confirming.unmet(a_change(*relied), cluster) == ""
+    assert cluster.lists == lists
+
+
 @pytest.mark.parametrize(("confirm", "objects"), HOLDS.values(), ids=HOLDS)
 async def test_what_a_change_relies_on_holds(confirm, objects):
     assert await confirming.unmet(a_change(confirm), a_cluster(**objects)) == ""
