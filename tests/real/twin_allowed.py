@@ -34,6 +34,7 @@ ALLOWED: Final[dict[str, str]] = {
     "options | details": "upstream's text for a verb it has no name for",
     "trace | allow": "405 names the methods there are, as HTTP asks for",
     "trace | details": "upstream's text for a verb it has no name for",
+    "direct: a verb of nobody | status": "the parser of HTTP/1.1 refuses methods that are none, before there is a request",
     "a verb of nobody | allow": "405 names the methods there are, as HTTP asks for",
     "a verb of nobody | details": "upstream's text for a verb it has no name for",
     "create | status": READ_ONLY,
