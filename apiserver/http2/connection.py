@@ -116,6 +116,7 @@ class Connection(asyncio.Protocol):
         self._unfinished = 0 if found else self._unfinished + len(data)
         if self._unfinished > framing.UNFINISHED:
             self._send_away()
+            return
         for event in found:
             if self._is_flood(event):
                 self._send_away()

@@ -121,6 +121,7 @@ class Stream(AbstractStreamWriter):
         if message.headers.get("Expect", "").lower() == heads.CONTINUE:
             self._connection.send_head(self.number, [(":status", "100")])
         loop = asyncio.get_running_loop()
+        # It asks of a protocol what a stream has (see the module).
         reader: Any = StreamReader(self, _AHEAD, loop=loop)  # type: ignore[arg-type]
         self._body = reader
         packed = message.compression
@@ -264,6 +265,7 @@ class Stream(AbstractStreamWriter):
 
     async def _serve(self, message: RawRequestMessage, body: StreamReader) -> None:
         server, task = self._connection.server, asyncio.current_task()
+        # The stream stands for protocol and writer, and the task may be none to aiohttp's types.
         request: Any = server.request_factory(message, body, self, self, task)  # type: ignore[arg-type]
         try:
             response = await self._answered(request)

@@ -59,7 +59,8 @@ async def running(site: sites.Site) -> AsyncIterator[str]:
     )
     await site.cp.run(command, probes.answers_ok(f"{url}/readyz", site.cp.pki.ext_ca.crt))
     try:
-        await _name(site, port)
+        await named(site, port)
+        await chart.available(site.admin, takeover.HOST_API)
         yield url
     finally:
         await site.cp.stop_process(NAME)
@@ -115,8 +116,8 @@ def _applications() -> dict[str, object]:
     }
 
 
-async def _name(site: sites.Site, port: int) -> None:
-    """Make the host's Service and APIService, and wait until kube-apiserver reaches it."""
+async def named(site: sites.Site, port: int) -> dict:
+    """Make the host's Service and APIService; return the latter as stored."""
     meta = {"name": NAME, "namespace": chart.NAMESPACE}
     spec = {"type": "ExternalName", "externalName": "localhost", "ports": [{"port": port}]}
     await site.admin.create(SERVICES, {"metadata": meta, "spec": spec})
@@ -134,5 +135,4 @@ async def _name(site: sites.Site, port: int) -> None:
             "service": {**meta, "port": port},
         },
     }
-    await site.admin.create(kinds.API_SERVICES, body)
-    await chart.available(site.admin, takeover.HOST_API)
+    return await site.admin.create(kinds.API_SERVICES, body)

@@ -1,7 +1,6 @@
 """The facade before a stand-in host, behind the real kube-apiserver: taken over, passed on, put back."""
 
 import asyncio
-import base64
 import contextlib
 import json
 import ssl
@@ -20,11 +19,11 @@ from gpu.objects.kinds import Kind
 from tests.clients import console
 from tests.clients.host_options import OURS, RECORDED
 from tests.clients.stand_in_host import KINDS, ROOT, StandIn
+from tests.real import host_site
 from tests.real import site as sites
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-SERVICES = Kind("", "v1", "services", "Service")
 CLUSTER_ROLES = Kind("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole")
 TENANT = "tenant-a"
 HOSTS = [one["metadata"]["name"] for one in RECORDED["list"]["body"]["items"]]
@@ -71,7 +70,7 @@ async def facade(binaries_built, tmp_path_factory):
         await site.offer("h100", displayName="NVIDIA H100")
         await site.admin.create(CLUSTER_ROLES, READER)
         async with served(site, host, port) as runner:
-            before = await named(site, port)
+            before = kept(await host_site.named(site, port))
             await chart.available(site.admin, takeover.HOST_API)
             ca = site.cp.pki.ext_ca.crt
             url = f"--host-url=https://localhost:{port}"
@@ -111,28 +110,6 @@ async def served(site: sites.Site, host: StandIn, port: int):
         yield runner
     finally:
         await runner.cleanup()
-
-
-async def named(site: sites.Site, port: int) -> dict:
-    """Make the host's Service and APIService; return what of the latter has to come back."""
-    meta = {"name": "cozystack-api", "namespace": "cozy-system"}
-    spec = {"type": "ExternalName", "externalName": "localhost", "ports": [{"port": port}]}
-    await site.admin.create(SERVICES, {"metadata": meta, "spec": spec})
-    body = {
-        "metadata": {
-            "name": takeover.HOST_API,
-            "annotations": {"cert-manager.io/inject-ca-from": "cozy-system/cozystack-api"},
-        },
-        "spec": {
-            "group": "core.cozystack.io",
-            "version": "v1alpha1",
-            "groupPriorityMinimum": 1000,
-            "versionPriority": 15,
-            "caBundle": base64.b64encode(site.cp.pki.ext_ca.crt.read_bytes()).decode(),
-            "service": {**meta, "port": port},
-        },
-    }
-    return kept(await site.admin.create(kinds.API_SERVICES, body))
 
 
 def kept(api_service: dict) -> dict:
