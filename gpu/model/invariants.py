@@ -105,7 +105,7 @@ def _splits(plan: Plan) -> Iterator[Violation]:
 def _nodes(plan: Plan) -> Iterator[Violation]:
     """Yield claims that come to a node that may not take them, or while being deleted.
 
-    Where its VM runs, or holds units already, the node need only be there and serve the class.
+    Where its VM runs, seen or not, or holds units already, the node need only be there and serve the class.
     """
     cluster = plan.cluster
     nodes = {claim.node for claim in plan.come if claim.node is not None}
@@ -117,6 +117,7 @@ def _nodes(plan: Plan) -> Iterator[Violation]:
     }
     for claim in plan.come:
         runs_there = (vm_of(claim), claim.node) in guests and vm_of(claim) is not None
+        runs_there = runs_there or _is_listed_there(cluster, claim)
         if claim.meta.deleting and not runs_there:
             yield Violation(Rule.WRONG_STEP, f"claim {claim.key} is placed while being deleted")
         offer = cluster.by_class.get(claim.class_name)
@@ -127,6 +128,21 @@ def _nodes(plan: Plan) -> Iterator[Violation]:
         at_home = runs_there or (name is not None and (name, claim.node) in held)
         if why := _unfit(node, offer, at_home=at_home):
             yield Violation(Rule.WRONG_NODE, f"claim {claim.key} on node {claim.node}: {why}")
+
+
+def _is_listed_there(cluster: Cluster, claim: GPUClaim) -> bool:
+    """Say whether a claim's VMI lists a pod on its node that is not known to have ended.
+
+    Of a pod that was forced away there is no object, and its guest runs on.
+    """
+    vm, attached = vm_of(claim), claim.attached_to
+    if vm is None or attached is None:
+        return False
+    vmi = cluster.found.vmis_in.get(vm.namespace, {}).get(vm)
+    if vmi is None or vmi.ended or vmi.meta.uid != attached.uid:
+        return False
+    ended = {pod.uid for pod in attached.pods if pod.ended}
+    return any(node == claim.node for uid, node in vmi.active_pods.items() if uid not in ended)
 
 
 def _unfit(node: Node | None, offer: GPUClass, *, at_home: bool) -> str:

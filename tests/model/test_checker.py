@@ -22,6 +22,7 @@ from tests.builders import (
     a_vm,
     a_vmi,
     an_inventory,
+    attachment,
 )
 from tests.model.plans import a_cluster, broken, lost, on, order, placing
 
@@ -225,6 +226,26 @@ def test_a_claim_joins_its_set_or_its_guest_on_a_node_that_takes_no_others(held)
     assert broken(a_cluster(a, b, nodes=nodes, **guest), on(a), on(b)) == []
     alone = [Rule.WRONG_NODE] if "lost" in held else []
     assert broken(a_cluster(a, b, nodes=nodes), on(a), on(b)) == alone
+
+
+@pytest.mark.parametrize(
+    ("vmi", "ended", "rules"),
+    [
+        ({"active": {"p": "n2", "q": "n1"}}, [], []),
+        ({"active": {"p": "n2", "q": "n1"}}, ["q"], [Rule.WRONG_NODE]),
+        ({"active": {"p": "n2"}}, [], [Rule.WRONG_NODE]),
+        ({"active": {"q": "n1"}, "phase": "Failed"}, [], [Rule.WRONG_NODE]),
+        ({"active": {"q": "n1"}, "uid": "later"}, [], [Rule.WRONG_NODE]),
+    ],
+    ids=["listed", "known to have ended", "not listed", "over", "of another start"],
+)
+def test_a_guest_that_migrated_is_followed_though_its_pod_is_forced_away(vmi, ended, rules):
+    """Its VMI lists it still, and the node took a taint meanwhile: the guest is there all the same."""
+    noted = attachment("vm", uid="u", pods={"p": "n2", "q": "n1"}, ended=ended)
+    mine = a_claim("mine", on="n2", attached=noted)
+    nodes = [a_node(taints=[a_taint()]), a_node("n2")]
+    cluster = a_cluster(mine, nodes=nodes, vmis=[a_vmi(**{"uid": "u", **vmi})])
+    assert broken(cluster, on(mine)) == rules
 
 
 @pytest.mark.parametrize(
