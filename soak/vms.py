@@ -7,6 +7,7 @@ from gpu.config import Binding
 from gpu.objects import kinds, kubevirt
 from gpu.objects.meta import ObjectKey
 from soak import asking
+from soak import kubevirt as virt
 from soak.site import Raw, Site
 
 MOST_VMS = 8
@@ -163,9 +164,23 @@ def _is_free(site: Site, claim: Raw, vm: str) -> bool:
 def _attach(site: Site, claim: Raw, vm: str, admission: str) -> None:
     """The webhook records the attachment; pods of the VMI before stay until they are known to end."""
     old = (claim.get("status") or {}).get("attachedTo") or {}
-    fresh = {"name": vm, "admission": admission, "since": site.now(), "pods": old.get("pods", [])}
+    pods = [*old.get("pods", []), *_targets(site, old)]
+    fresh = {"name": vm, "admission": admission, "since": site.now(), "pods": pods}
 
     def change(it: Raw) -> None:
         it["status"]["attachedTo"] = fresh
 
     site.api.edit(kinds.GPU_CLAIMS, claim, change)
+
+
+def _targets(site: Site, old: Raw) -> list[Raw]:
+    """Targets of migrations of the VMI before that live and that no leader has noted."""
+    noted = {pod["uid"] for pod in old.get("pods", [])}
+    return [
+        {"uid": pod["metadata"]["uid"], "node": pod["spec"]["nodeName"]}
+        for pod in site.api.all(kinds.PODS)
+        if virt.MIGRATION in (pod["metadata"].get("labels") or {})
+        and old.get("uid") == virt.owner_of(pod)
+        and pod["metadata"]["uid"] not in noted
+        and pod["status"]["phase"] not in kubevirt.ENDED
+    ]

@@ -30,8 +30,9 @@ from gpu.errors import DecodeError
 from gpu.model import attaching, bind_requests, coverage, resolving, spent, start_refusals
 from gpu.model.resolving import Objection
 from gpu.objects import claims
-from gpu.objects.claims import AttachedPod, Attachment, BindRequest, BindResult, GPUClaim
+from gpu.objects.claims import Attachment, BindRequest, BindResult, GPUClaim
 from gpu.objects.kubevirt import VMI
+from gpu.objects.pods import Pod
 from gpu.ports import Clock, Outcome, Writer
 from gpu.units import ClaimName
 
@@ -63,6 +64,7 @@ class Attachments:
 
     async def judged(self, attempt: Attempt, wanted: Sequence[GPUClaim]) -> list[Write]:
         """Return the same by the VMIs that were looked at already, after these claims were read."""
+        attempt.launchers.clear()
         found = [(claim, await self._planned(attempt, claim)) for claim in wanted]
         against = tuple(one for _, one in found if isinstance(one, Objection))
         if against:
@@ -85,6 +87,7 @@ class Attachments:
         """
         asked = attempt.asked
         attempt.others.clear()
+        attempt.launchers.clear()
         attempt.mine = await self._stored.vmi(asked.namespace, asked.name)
         if attempt.mine is not None and not _is_going(attempt.mine):
             raise FailedError(vmis.taken(asked))
@@ -101,7 +104,7 @@ class Attachments:
             used = resolving.in_use(claim, vmi, self._clock.now(), grace)
             if used is not None:
                 return objection(attempt, used)
-        before_it = await self._forerunners(attempt, claim)
+        before_it = await self._forerunners(attempt, claim, vmi)
         admission, since = self._id(attempt, claim), self._clock.now()
         if before_it:
             admission = attempt.admission
@@ -113,28 +116,33 @@ class Attachments:
             vmi=asked.name,
             admission=admission,
             since=since,
-            pods=(*attaching.left_behind(claim, vmi, is_anew=is_anew), *before_it),
+            pods=attaching.left_behind(claim, vmi, before_it, is_anew=is_anew),
         )
 
-    async def _forerunners(self, attempt: Attempt, claim: GPUClaim) -> tuple[AttachedPod, ...]:
-        """Return launchers that nobody noted of a VMI that had the claim's id, and came and went unseen.
+    async def _forerunners(
+        self, attempt: Attempt, claim: GPUClaim, vmi: VMI | None
+    ) -> tuple[Pod, ...]:
+        """Return launchers that nobody noted of the VMI that had the claim before; `vmi` has its name now.
 
         Raises FailedError when one of them cannot be read.
         """
         before, asked = claim.attached_to, attempt.asked
-        if before is None or before.uid or before.vmi != asked.name or attempt.mine is not None:
+        if before is None or not (before.uid or bind_requests.is_promised(claim)):
             return ()
-        if not bind_requests.is_promised(claim):
-            return ()
+        if not before.uid and vmi is not None and not coverage.is_user(claim, vmi):
+            return ()  # launchers of the name may be those of this one
         noted = {pod.uid for pod in before.pods}
-        try:
-            found = await forerunners.of(self._writer, asked.namespace, asked.name)
-        except DecodeError as error:
-            said = (
-                f"a launcher of VM {asked.title} cannot be read: {error}; delete it and try again"
-            )
-            raise FailedError(review.unavailable(said)) from error
-        return tuple(pod for pod in found if pod.uid not in noted)
+        if before.vmi not in attempt.launchers:
+            try:
+                attempt.launchers[before.vmi] = await forerunners.of(
+                    self._writer, asked.namespace, before.vmi
+                )
+            except DecodeError as error:
+                vm = f"{asked.namespace}/{before.vmi}"
+                said = f"a launcher of VM {vm} cannot be read: {error}; delete it and try again"
+                raise FailedError(review.unavailable(said)) from error
+        found = attaching.unnoted_of(claim, attempt.launchers[before.vmi])
+        return tuple(pod for pod in found if pod.meta.uid not in noted)
 
     def _id(self, attempt: Attempt, claim: GPUClaim) -> str:
         """Return the id of the attachment: one that no VMI has had yet stays.

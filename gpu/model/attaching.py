@@ -4,7 +4,7 @@ Only pods that the VMI lists in `status.activePods` are its pods: an owner refer
 """
 
 import hashlib
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 from enum import Enum, auto
@@ -54,24 +54,25 @@ def use(claim: GPUClaim, vmi: VMI | None, now: datetime, grace: float) -> Use:
 
 
 def left_behind(
-    claim: GPUClaim, vmi: VMI | None, *, is_anew: bool = True
+    claim: GPUClaim, vmi: VMI | None, pods: Iterable[Pod] = (), *, is_anew: bool = True
 ) -> tuple[AttachedPod, ...]:
     """Return the pods that the next attachment of a claim takes over: each needs evidence of its end.
 
-    To those recorded come those that only its VMI lists yet, and one that nobody saw. Not `is_anew`: the
-    same start is attached again, of which no VMI has come.
+    To those recorded come those that only its VMI lists yet, those of its namespace's `pods` that are its VMI's
+    though nobody noted them, and one that nobody saw. Not `is_anew`: the same start is attached again, of
+    which no VMI has come.
     """
     attachment = claim.attached_to
     if attachment is None:
         return ()
     user = vmi if vmi is not None and coverage.is_user(claim, vmi) else None
     listed = user.active_pods if user else {}
-    pods = (
+    known = tuple(
         replace(pod, node=pod.node or listed.get(pod.uid, pod.node))
         for pod in _known(attachment, user)
     )
-    hidden = unseen(claim, user) if is_anew else None
-    known = _with(tuple(pods), hidden)
+    known = _and(known, unnoted_of(claim, pods))
+    known = _with(known, unseen(claim, user) if is_anew else None)
     return _capped(known, {pod.uid for pod in attachment.pods})
 
 
@@ -107,15 +108,32 @@ def unnoted(snapshot: Snapshot, claim: GPUClaim) -> tuple[Pod, ...]:
     migration passes no gate: no leader need have seen either. Now its owner reference is all that says
     whose it is.
     """
-    attachment = claim.attached_to
-    if attachment is None:
-        return ()
-    namespace, vmi = claim.meta.namespace, (attachment.vmi, attachment.uid)
-    if attachment.launched or not bind_requests.is_promised(claim):
-        pods = _targets(snapshot).get(namespace, ()) if attachment.uid else ()
+    namespace = claim.meta.namespace
+    if _asks_for_targets(claim):
+        pods: Iterable[Pod] = _targets(snapshot).get(namespace, ())
     else:
-        pods = tuple(pod for pod in snapshot.given.pods if pod.meta.namespace == namespace)
-    return tuple(pod for pod in pods if pod.live and is_launcher_of(pod, *vmi))
+        pods = (pod for pod in snapshot.given.pods if pod.meta.namespace == namespace)
+    return unnoted_of(claim, pods)
+
+
+def unnoted_of(claim: GPUClaim, pods: Iterable[Pod]) -> tuple[Pod, ...]:
+    """Return those of some pods of a claim's namespace; see `unnoted`."""
+    attachment, is_of_target = claim.attached_to, _asks_for_targets(claim)
+    if attachment is None or (is_of_target and not attachment.uid):
+        return ()
+    return tuple(
+        pod
+        for pod in pods
+        if pod.live
+        and (not is_of_target or MIGRATION_LABEL in pod.meta.labels)  # reserved by KubeVirt
+        and is_launcher_of(pod, attachment.vmi, attachment.uid)
+    )
+
+
+def _asks_for_targets(claim: GPUClaim) -> bool:
+    """Say whether no pod but the target of a migration can have come past a leader unseen."""
+    attachment = claim.attached_to
+    return attachment is None or attachment.launched or not bind_requests.is_promised(claim)
 
 
 def _targets(snapshot: Snapshot) -> dict[str, tuple[Pod, ...]]:
@@ -188,16 +206,11 @@ def noted(
     if vmi is not None and attachment.admission:
         attachment = replace(attachment, uid=vmi.meta.uid)
     namespace = claim.meta.namespace
-    known = [*_known(attachment, vmi)]
+    known = tuple(_known(attachment, vmi))
     if vmi is None or vmi.ended or vmi.meta.deleting:
-        listed = {pod.uid for pod in known}
-        known += [
-            AttachedPod(uid=pod.meta.uid, node=pod.node or _pinned(pod))
-            for pod in unnoted(snapshot, claim)
-            if pod.meta.uid not in listed
-        ]
+        known = _and(known, unnoted(snapshot, claim))
     if is_over:
-        known = [*_with(tuple(known), unseen(claim, vmi))]
+        known = _with(known, unseen(claim, vmi))
     pods = tuple(_seen(snapshot, namespace, pod, vmi, ended) for pod in known)
     return replace(
         attachment,
@@ -223,6 +236,13 @@ def adds_only(found: Attachment, noted: Attachment, vmi: VMI, launcher: str) -> 
     here = AttachedPod(uid=launcher, node=NodeName(""))
     found = replace(found, uid=vmi.meta.uid, pods=(*found.pods, here), launched=noted.launched)
     return noted == found
+
+
+def _and(pods: tuple[AttachedPod, ...], more: Iterable[Pod]) -> tuple[AttachedPod, ...]:
+    """Add pods that are not among these, with the node that they are on or pinned to."""
+    known = {pod.uid for pod in pods}
+    found = (AttachedPod(uid=pod.meta.uid, node=pod.node or _pinned(pod)) for pod in more)
+    return (*pods, *(pod for pod in found if pod.uid not in known))
 
 
 def _with(pods: tuple[AttachedPod, ...], hidden: AttachedPod | None) -> tuple[AttachedPod, ...]:

@@ -79,6 +79,22 @@ async def test_an_id_that_a_vmi_had_which_came_and_went_unseen_is_spent(pod, is_
     assert bool(claim["status"].get("bindRequest")) is not is_spent
 
 
+@pytest.mark.parametrize("is_there", [True, False], ids=["a later VMI of it is there", "none is"])
+async def test_who_takes_over_what_another_vm_was_promised_takes_its_launcher_along(is_there):
+    """Nobody adopted that VMI in time. Is a later one of its name there, the launcher may be that one's."""
+    site = Site()
+    raw = builders.raw_claim("c", on="n1", attached=attachment("other", since=-100))
+    told = {"id": "r1", "vmi": "other", "claims": ["c"], "requestedAt": builders.instant(-100)}
+    raw["status"]["bindRequest"] = told | {"result": "Succeeded"}
+    site.api.put(kinds.GPU_CLAIMS, raw)
+    a_launcher(site, vm="other")
+    if is_there:
+        site.vmi("other", uid="u-later")
+    assert (await site.start())["allowed"]
+    uids = {pod["uid"] for pod in site.attached()["pods"]}
+    assert ("p" in uids) is not is_there
+
+
 def looks(site, *answers):
     """Have the next looks at pods end so: an error, or None for what is there."""
     left, list_all = list(answers), site.api.list_all

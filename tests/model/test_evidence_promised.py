@@ -147,6 +147,14 @@ def test_the_target_of_a_migration_that_nobody_noted_may_run(claim, vmis):
     assert look(replace(claim, attached_to=noted), vmis=vmis, pods=pods).proof is None
 
 
+@pytest.mark.parametrize("claim", STARTED, ids=["gate", "request"])
+def test_the_next_start_takes_such_a_target_over_where_it_is_or_will_be(claim):
+    bound, pinned = a_launcher(labels=TARGET), a_launcher(labels=TARGET, on=None)
+    for pod in (bound, pinned):
+        found = attaching.left_behind(claim, None, [pod, a_launcher(uid="r")])
+        assert [(it.uid, it.node) for it in found] == [("p", "n1"), ("q", "n1")]
+
+
 @pytest.mark.parametrize(
     "pod",
     [
