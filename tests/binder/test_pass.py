@@ -87,11 +87,11 @@ async def test_phases_run_in_the_order_of_the_contract():
     assert [name for name in CONTRACT if name in report.phases] == list(report.phases)
 
 
-async def test_with_the_feature_off_only_finalizers_and_release_write():
+async def test_with_the_feature_off_nothing_is_placed_and_what_is_deleted_goes():
     gone = raws.a_claim("gone", meta=raws.DELETED)
     rig = a_rig(raws.a_claim("x"), gone, config=replace(Config(), enabled=False))
     reports = await rig.until_still()
-    assert list(reports[0].phases) == ["finalizers", "release", "usage", "off"]
+    assert list(reports[0].phases) == ["finalizers", "attachments", "release", "usage", "off"]
     assert rig.claim("gone") is None
     assert rig.placed() == {}
     assert {kind for _, kind, _ in rig.writes()} == {

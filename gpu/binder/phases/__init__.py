@@ -24,7 +24,8 @@ PASS: Final = (
     Phase(name="finalizers", changes=finalizers.changes_of, when_disabled=True),
     # Before a claim forgets whose launcher it was that its node refused.
     Phase(name="rejections", changes=rejections.changes_of),
-    Phase(name="attachments", changes=attachments.changes_of),
+    # With the feature off it only notes: a claim that is deleted then is let go by what is noted.
+    Phase(name="attachments", changes=attachments.changes_of, when_disabled=True),
     Phase(name="sets", changes=sets.changes_of),
     Phase(name="requests", changes=requests.changes_of),
     Phase(name="gates", changes=gates.changes_of),

@@ -1,5 +1,6 @@
 """Attachments: adopt the VMI that came, note its pods and their ends, let go of one that is over.
 
+With the feature off what runs where is noted on, and nothing else is done: it is what an end needs evidence of later.
 Claims that are being deleted are the business of phase `release`, which runs whatever happens here.
 A launcher that waits at our gate is noted by phase `gates`, in the write that names its node too:
 nothing but the leader lets it through, and that only once the note is stored.
@@ -48,14 +49,16 @@ def changes_of(scene: Scene) -> Iterator[Change]:
     )
     if restless:
         yield from _of_sets(scene, restless)
-    yield from _forgotten(scene)
-    yield from _strays(scene)
+    if scene.config.enabled:
+        yield from _forgotten(scene)
+        yield from _strays(scene)
 
 
 def _of_sets(scene: Scene, restless: Container[ObjectKey]) -> Iterator[Change]:
     looking = scene.witness()
-    # Phase gates looks at nothing while a claim cannot be read.
-    at_gate = {} if scene.world.unreadable_claims else _at_gate(scene)
+    # Phase gates looks at nothing while a claim cannot be read, or the feature is off.
+    is_blind = scene.world.unreadable_claims or not scene.config.enabled
+    at_gate = {} if is_blind else _at_gate(scene)
     for item in scene.draft.sets:
         if any(claim.key in restless for claim in item.claims) and not scene.leaves_alone(item.id):
             yield from _of_set(scene, looking, item, at_gate)
@@ -129,9 +132,9 @@ def _living(scene: Scene, looking: Witness, use: _Use, vmi: VMI, set_id: SetId) 
             yield scene.plan(
                 Attach(claim=claim, attachment=noted, at=scene.now, set_id=set_id, confirm=relied)
             )
-        if template_claims.is_unowned(claim):
+        if scene.config.enabled and template_claims.is_unowned(claim):
             yield OwnClaim(claim=claim, owner=template_claims.owner(vmi), set_id=set_id)
-    if vmi.migrated_to is not None and vmi.migrated_to == vmi.node:
+    if scene.config.enabled and vmi.migrated_to is not None and vmi.migrated_to == vmi.node:
         yield from _migrated(scene, use, vmi.migrated_to, set_id)
 
 
@@ -216,8 +219,10 @@ def _end(
     proof: Proof | None,
     set_id: SetId,
 ) -> list[Change]:
-    """Return what ends an attachment that is over; nothing while a pod of it may run."""
+    """Return what ends an attachment that is over; nothing while a pod of it may run, or the feature is off."""
     claim, _ = one
+    if not scene.config.enabled:
+        return []
     if claim.is_template:
         # The next start of a VM that never came may take the claim up in this moment.
         version = claim.meta.resource_version if isinstance(over, VMINeverCame) else ""
