@@ -190,41 +190,42 @@ def test_units_of_a_template_that_an_undisturbed_pass_binds_over_a_budget_are_se
     assert sorts(closely.look(site, judge, before, PassReport())) == ["over budget"]
 
 
-@pytest.mark.parametrize("was_deleted", [True, False], ids=["before the pass", "by the pass"])
-def test_one_that_waited_and_was_let_go_counts_for_orders_judged_after_it(site, judge, was_deleted):
-    site.set_budget(TENANT, {"c0": 1})
+def an_order_goes(site, judge, *, by_the_pass):
+    """Have an order that waits be deleted, before a pass or in it; returns how claims stood when that began."""
     site.set_budget(f"{TENANT}-x", {})
     gone = a_held(site, None, name="gone")
     gone = site.api.edit(kinds.GPU_CLAIMS, gone, lambda it: it["metadata"].update(finalizers=["x"]))
-    if was_deleted:
+    if not by_the_pass:
         site.api.remove(kinds.GPU_CLAIMS, gone, site.now())
     judge.look()
     before = dict(judge.stands)
-    if not was_deleted:
+    if by_the_pass:
         site.api.remove(kinds.GPU_CLAIMS, gone, site.now())
+    return before
+
+
+WHEN = pytest.mark.parametrize("by_the_pass", [False, True], ids=["before the pass", "by the pass"])
+
+
+@WHEN
+def test_one_that_waited_and_was_let_go_counts_for_orders_judged_after_it(site, judge, by_the_pass):
+    site.set_budget(TENANT, {"c0": 1})
+    before = an_order_goes(site, judge, by_the_pass=by_the_pass)
     a_held(site, raws.bound("n0"))
     assert judge.look() == []
     wrong = closely.look(site, judge, before, PassReport())
-    assert sorts(wrong) == (["over budget"] if was_deleted else [])
+    assert sorts(wrong) == ([] if by_the_pass else ["over budget"])
 
 
-@pytest.mark.parametrize("was_deleted", [True, False], ids=["before the pass", "by the pass"])
-def test_it_counts_for_raw_launchers_that_are_judged_after_it_too(site, judge, was_deleted):
+@WHEN
+def test_it_counts_for_raw_launchers_that_are_judged_after_it_too(site, judge, by_the_pass):
     site.set_budget(TENANT, {"total": 1})
-    site.set_budget(f"{TENANT}-x", {})
-    gone = a_held(site, None, name="gone")
-    gone = site.api.edit(kinds.GPU_CLAIMS, gone, lambda it: it["metadata"].update(finalizers=["x"]))
     _, pod = a_start(site)
-    if was_deleted:
-        site.api.remove(kinds.GPU_CLAIMS, gone, site.now())
-    judge.look()
-    before = dict(judge.stands)
-    if not was_deleted:
-        site.api.remove(kinds.GPU_CLAIMS, gone, site.now())
+    before = an_order_goes(site, judge, by_the_pass=by_the_pass)
     pin(site, pod, "n0")
     assert judge.look() == []
     wrong = closely.look(site, judge, before, PassReport())
-    assert sorts(wrong) == (["over budget"] if was_deleted else [])
+    assert sorts(wrong) == ([] if by_the_pass else ["over budget"])
 
 
 @pytest.mark.parametrize("was_lost", [True, False], ids=["was Lost", "became Lost"])
