@@ -62,7 +62,7 @@ $(READY): constraints.txt pyproject.toml devcluster/go/requirements.txt
 	@touch $@
 
 .PHONY: build-binaries
-build-binaries: $(READY) ## etcd, Kubernetes, helm and KubeVirt into your cache folder; nothing when they are there
+build-binaries: $(READY) ## etcd, Kubernetes, helm, KubeVirt and helpers of tests into your cache folder; nothing when they are there
 	@$(BIN)/python -m devcluster build
 
 ##@ While you work
@@ -154,5 +154,5 @@ clean: ## Remove caches of the tools and build results, not .venv
 	@find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
 
 .PHONY: clean-binaries
-clean-binaries: ## Remove the built binaries from your cache folder, about 0.7 GB
+clean-binaries: ## Remove the built binaries from your cache folder, about 0.8 GB
 	@rm -rf "$${XDG_CACHE_HOME:-$$HOME/.cache}/cozystack-gpu/bin"

@@ -49,6 +49,8 @@ BINARIES: Final = (
     Binary("kube-scheduler", "kubernetes", "k8s.io/kubernetes/cmd/kube-scheduler", 0.3),
     Binary("kubectl", "kubernetes", "k8s.io/kubernetes/cmd/kubectl", 0.5),
     Binary("informer", "kubernetes", "./informer", 0.1),
+    # Stands in for the host's API server, which is no Go module that anybody may fetch.
+    Binary("host-api", "kubernetes", "./host", 0.2),
     Binary("helm", "helm", "helm.sh/helm/v4/cmd/helm", 1),
     Binary("virt-controller", "kubevirt", "kubevirt.io/kubevirt/cmd/virt-controller", 2),
     Binary("virt-api", "kubevirt", "kubevirt.io/kubevirt/cmd/virt-api", 0.3),

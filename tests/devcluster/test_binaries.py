@@ -61,7 +61,12 @@ class Desk:
             (module / "go.mod").write_text(GO_MOD)
             (module / "go.sum").write_text("sum\n")
         self.ours = self.modules / "kubevirt" / "objects" / "main.go"
-        for source in ("kubevirt/objects", "kubernetes/informer", "kubectl/older"):
+        for source in (
+            "kubevirt/objects",
+            "kubernetes/informer",
+            "kubernetes/host",
+            "kubectl/older",
+        ):
             (self.modules / source).mkdir()
             (self.modules / source / "main.go").write_text("package main\n")
         self.theirs = root / "client-go" / "util" / "util.go"
@@ -85,7 +90,7 @@ class Desk:
 
 KUBERNETES = [
     *("kube-apiserver", "kube-controller-manager", "kube-scheduler"),
-    *("kubectl", "informer"),
+    *("kubectl", "informer", "host-api"),
 ]
 KUBEVIRT = ["virt-controller", "virt-api", "kubevirt-objects"]
 OLDER = ["kubectl-older"]
@@ -137,7 +142,8 @@ async def test_sources_of_later_modules_come_while_the_first_is_built(
         pytest.param("kubevirt", "go.sum", KUBEVIRT, id="kubevirt-sum"),
         pytest.param("kubevirt", "objects/main.go", KUBEVIRT[-1:], id="kubevirt-our-own-source"),
         pytest.param("kubectl", "go.mod", OLDER, id="kubectl-mod"),
-        pytest.param("kubernetes", "informer/main.go", KUBERNETES[-1:], id="kubernetes-our-own"),
+        pytest.param("kubernetes", "informer/main.go", ["informer"], id="kubernetes-our-own"),
+        pytest.param("kubernetes", "host/main.go", ["host-api"], id="kubernetes-our-other"),
     ],
 )
 async def test_a_changed_module_rebuilds_only_its_own(

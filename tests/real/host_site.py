@@ -1,14 +1,9 @@
-"""The host's real API server on a plane, where a binary of it is to be had: COZYSTACK_API names it.
-
-It is no Go module that anybody may fetch, so nothing here builds it. Its metrics listen on every
-address and no flag turns that off: a plane of its own network (isolated.py) is the place for it.
-"""
+"""The host's API server on a plane: the stand-in that is built here, or the host's own (real_host_story.py)."""
 
 import base64
 import contextlib
 import os
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 from apiserver import takeover
 from devcluster import chart, probes, processes
@@ -17,7 +12,10 @@ from gpu.objects import kinds
 from gpu.objects.kinds import Kind
 from tests.real import site as sites
 
-BINARY = Path(os.environ.get("COZYSTACK_API", ""))
+REAL = "COZYSTACK_API"
+"""The variable by which somebody names a binary of the host's own server."""
+TOLD_OF = "FACADE_HOST"
+"""The variable by which the story is told to run that one."""
 NAME = "cozystack-api"
 SERVICES = Kind("", "v1", "services", "Service")
 ACCOUNTS = Kind("", "v1", "serviceaccounts", "ServiceAccount")
@@ -47,7 +45,7 @@ async def running(site: sites.Site) -> AsyncIterator[str]:
     command = processes.Command(
         name=NAME,
         argv=(
-            str(BINARY),
+            os.environ.get(TOLD_OF) or str(site.cp.site.binaries["host-api"]),
             f"--secure-port={port}",
             "--bind-address=127.0.0.1",
             f"--tls-cert-file={pair.crt}",

@@ -5,9 +5,11 @@ machine; so such a story runs where the only other address is one made here.
 """
 
 import asyncio
+import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -32,14 +34,15 @@ def unavailable() -> str:
     return f"no network namespace can be made: {tried.stderr.strip()}" if tried.returncode else ""
 
 
-async def told(story: str, base: Path) -> str:
-    """Run a file of tests in there; return what pytest said of it. Fails when it does."""
+async def told(story: str, base: Path, named: Mapping[str, str] | None = None) -> str:
+    """Run a file of tests in there, `named` in its environment; return what pytest said, or fail with it."""
     running = await asyncio.create_subprocess_exec(
         *ISOLATED,
         sys.executable,
         *("-m", "pytest", "--quiet", "--no-header", f"--basetemp={base}"),
         story,
         cwd=ROOT,
+        env={**os.environ, **(named or {})},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
