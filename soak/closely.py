@@ -171,8 +171,9 @@ def _sent_back(judge: Judge, before: Stands) -> list[str]:
     for uid, stand in judge.stands.items():
         came = uid not in before or (before[uid].phase, before[uid].node) != ("Bound", stand.node)
         if stand.phase == "Bound" and stand.vm and came:
-            followed = (uid, stand.node) in migrations.arrived(judge.site)  # KubeVirt chose
-            if not followed:
+            # Where KubeVirt went the claim follows; one that was Lost comes there by the leader's choice.
+            was_held = uid in before and before[uid].phase == "Bound"
+            if not (was_held and (uid, stand.node) in migrations.arrived(judge.site)):
                 wrong.append(judge.refusals.wrong(stand.vm, stand.node, frozenset({uid})))
     return [words for words in wrong if words]
 

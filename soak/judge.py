@@ -111,11 +111,9 @@ class Judge:
         # A call that is made again with the same id is the same start, and kubelet gives no device twice.
         again = {(it.node, it.vm, it.start) for it in seats if it.start}
         places += [
-            (it.node, it.vm, self._claimed(it, stands))
+            (it.node, it.vm, self._claimed(it, stands, whole=whole))
             for it in self.site.guests
-            if it.pod not in seated
-            and (whole or not it.came)  # of a migration nobody is asked
-            and (it.node, it.vm, it.start) not in again
+            if it.pod not in seated and (it.node, it.vm, it.start) not in again
         ]
         for node, vm, wanted in places:
             for resource, units in wanted.items():
@@ -125,10 +123,14 @@ class Judge:
             found[place[:2]] += max(held[place], used[place])
         return found
 
-    def _claimed(self, guest: Guest, stands: dict[str, Stand]) -> Counter[str]:
-        """Units of a guest that its claims stand for: of any others nobody knows once its pod is gone."""
+    def _claimed(self, guest: Guest, stands: dict[str, Stand], *, whole: bool) -> Counter[str]:
+        """Units of a guest that its claims stand for: of any others nobody knows once its pod is gone.
+
+        Of a migration nobody is asked: not `whole`, only those count that have followed it.
+        """
         found: Counter[str] = Counter()
-        for uid in guest.claims.keys() & stands.keys():
+        its = guest.claims.keys() if whole or not guest.came else guest.followed
+        for uid in its & stands.keys():
             found[self.resources[stands[uid].class_name]] += stands[uid].units
         return found
 
@@ -236,10 +238,11 @@ class Judge:
         """Nothing is released, detached or held elsewhere while its guest really runs."""
         wrong = []
         for guest in self.site.guests:
-            # The claims of a guest that is left behind are where its VM went, whatever its VMI tells since.
-            homes = {guest.node, *guest.came, *guest.went}
+            guest.followed |= self._followed(guest)
             for uid, name in guest.claims.items():
                 stand = self.stands.get(uid)
+                # The claims of a guest that is left behind are where its VM went, whatever its VMI tells since.
+                homes = {guest.node, *(() if uid in guest.followed else guest.came), *guest.went}
                 if stand is None:
                     wrong.append(f"released too early: {name}, its guest runs on {guest.node}")
                 elif not stand.vm:
@@ -250,6 +253,19 @@ class Judge:
                         f"{guest.node}"
                     )
         return wrong
+
+    def _followed(self, guest: Guest) -> set[str]:
+        """Return which of its claims are where a guest has migrated to for good."""
+        if not guest.came:
+            return set()
+        vmi = self.site.api.find(kinds.VMIS, ObjectKey(*guest.vm.split("/")))
+        if vmi is None or not migrations.is_target(vmi, guest):
+            return set()
+        return {uid for uid in guest.claims if _is_on(self.stands.get(uid), guest.node)}
+
+
+def _is_on(stand: Stand | None, node: str) -> bool:
+    return stand is not None and (stand.phase, stand.node) == ("Bound", node)
 
 
 def _was_asked(request: Raw, gone: Raw) -> bool:

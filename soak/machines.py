@@ -51,6 +51,8 @@ class Guest:
     """The nodes it came from by live migrations, or is coming from."""
     went: tuple[str, ...] = ()
     """Of the target of a migration that failed, and that runs on: the nodes its VM migrated to since."""
+    followed: set[str] = field(default_factory=set)
+    """Uids of its claims that were seen to be held where it has migrated to: they go elsewhere no more."""
     orphan: float | None = None
     """Since when its connected kubelet knows of no pod."""
     source: str = ""

@@ -59,14 +59,32 @@ def _leave_behind(site: Site, arrived: Guest) -> None:
 
 
 def arrived(site: Site) -> set[tuple[str, str]]:
-    """Return uid and node of claims whose VMI says that it has migrated there."""
+    """Return uid and node of claims whose VMI says that it has migrated there, unless it is known to have ended."""
     return {
         (claim["metadata"]["uid"], vmi["status"]["nodeName"])
         for vmi in site.api.all(kinds.VMIS)
-        if (state := vmi["status"].get("migrationState"))
-        and (state.get("completed"), state.get("failed")) == (True, False)
+        if _has_succeeded(vmi)
         for claim in virt.claims_of(site, vmi)
+        if not _has_ended_on(claim, vmi["status"]["nodeName"])
     }
+
+
+def is_target(vmi: Raw, guest: Guest) -> bool:
+    """Say whether a guest is where the last migration of its VMI went, which is over."""
+    its = vmi["status"].get("activePods") or {}
+    return _has_succeeded(vmi) and guest.pod in its and vmi["status"].get("nodeName") == guest.node
+
+
+def _has_succeeded(vmi: Raw) -> bool:
+    state = vmi["status"].get("migrationState") or {}
+    return (state.get("completed"), state.get("failed")) == (True, False)
+
+
+def _has_ended_on(claim: Raw, node: str) -> bool:
+    """Say whether all that a claim notes of a node has ended: there is nothing to follow any more."""
+    noted = ((claim.get("status") or {}).get("attachedTo") or {}).get("pods") or []
+    there = [pod for pod in noted if pod.get("node") == node]
+    return bool(there) and all(pod.get("ended") for pod in there)
 
 
 def _begin(site: Site, vmi: Raw) -> None:
