@@ -184,12 +184,14 @@ async def _others(api: Writer, confirm: confirms.NoOtherPods, listed: _Listed) -
     raw = await _find(api, VMIS, confirm.key)
     if raw is None or raw["metadata"]["uid"] != confirm.uid:
         return await _targets(confirm, listed)
-    others = kubevirt.decode_vmi(raw).active_pods.keys() - confirm.pods
-    return f"VMI {confirm.key} has another pod, {min(others)}" if others else ""
+    vmi = kubevirt.decode_vmi(raw)
+    if others := vmi.active_pods.keys() - confirm.pods:
+        return f"VMI {confirm.key} has another pod, {min(others)}"
+    return await _targets(confirm, listed) if vmi.ended or vmi.meta.deleting else ""
 
 
 async def _targets(confirm: confirms.NoOtherPods, listed: _Listed) -> str:
-    """Say that a migration of a VMI that is gone has a target: nothing lists that any more."""
+    """Say that a migration of a VMI that is over has a target: nothing may list that any more."""
     vmi = {(confirm.key.name, confirm.uid)}
     for raw in await listed.pods(confirm.key.namespace, anew=True):
         is_target = pods.MIGRATION_LABEL in (raw["metadata"].get("labels") or {})

@@ -75,7 +75,7 @@ class NodeLooked:
 class NoOtherPods:
     """The VMI of that uid lists no pod but these.
 
-    Once it is not there any more nothing lists the target of a migration: no other may live then.
+    Once it is over or gone nothing need list the target of a migration: no other may live then.
     """
 
     key: ObjectKey

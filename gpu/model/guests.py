@@ -136,4 +136,4 @@ def proof(looking: Witness, item: ClaimSet) -> Proof | None:
     if any(lack.pod not in gated for lack in look.missing):
         return None
     found = look.proof_of(look.ended)
-    return replace(found, vmis=look.vmis, known=found.known | gated)
+    return replace(found, vmis=look.vmis, known=found.known | gated, unnoted=look.unnoted)

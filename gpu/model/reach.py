@@ -71,7 +71,9 @@ def by_evidence(looking: Witness) -> Reaches:
             is_seen = home is not None and home in _of_live_pods(looking, found, vmi)
             return Reach(is_tied=True, home=home, is_seen=is_seen, without=without)
         proof = look.proof_of(one.pod for one in look.found)
-        whole = replace(proof, vmis=look.vmis, known=proof.known | gated)
+        # A start that is about to come is no guest of before; what has its name may be another's.
+        unnoted = frozenset((vm, uid) for vm, uid in look.unnoted if uid)
+        whole = replace(proof, vmis=look.vmis, known=proof.known | gated, unnoted=unnoted)
         return Reach(without=without, proof=whole)
 
     return reach

@@ -115,6 +115,7 @@ HOLDS = {
     "alone: made anew": (ALONE, {"vmis": [raws.a_vmi(uid="vmi-2", pods={"q": "n1"})]}),
     "alone: gone, a target ended": (ALONE, {"pods": [a_target(phase="Succeeded")]}),
     "alone: gone, a target is known": (ALONE, {"pods": [a_target("p")]}),
+    "alone: lives, its target comes": (ALONE, {"vmis": [raws.a_vmi()], "pods": [a_target()]}),
     "alone: gone, another's target": (ALONE, {"pods": [a_target(vmi="vmi-2")]}),
 }
 FAILS = {
@@ -145,6 +146,16 @@ FAILS = {
     "alone: gone, its target runs on": (
         ALONE,
         {"pods": [a_target()]},
+        "pod tenant-a/q is a launcher that nobody has noted",
+    ),
+    "alone: going, its target is not listed yet": (
+        ALONE,
+        {"vmis": [raws.a_vmi(deleting=True)], "pods": [a_target()]},
+        "pod tenant-a/q is a launcher that nobody has noted",
+    ),
+    "alone: over, its target is not listed yet": (
+        ALONE,
+        {"vmis": [raws.a_vmi(phase="Failed")], "pods": [a_target()]},
         "pod tenant-a/q is a launcher that nobody has noted",
     ),
     "alone: made anew, its target runs on": (

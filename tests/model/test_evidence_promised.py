@@ -6,14 +6,16 @@ from typing import Any
 import pytest
 
 from gpu import keys
-from gpu.model import attaching
+from gpu.model import attaching, guests, reach
+from gpu.model.sets import ClaimSet
 from gpu.model.sightings import Sightings
 from gpu.model.signs import UNSEEN, Lack
 from gpu.model.template_claims import owner
 from gpu.objects.claims import AttachedPod, BindRequest, BindResult
+from gpu.objects.meta import ObjectKey
 from gpu.objects.pods import LAUNCHER_LABEL, LAUNCHER_VALUE, MIGRATION_LABEL, Pod
 from tests.builders import START, a_pod, a_snapshot, a_vmi
-from tests.model.witnessed import PINNED, a_lack, a_user, look
+from tests.model.witnessed import PINNED, a_lack, a_user, a_witness, look
 
 LAUNCHER = {LAUNCHER_LABEL: LAUNCHER_VALUE}
 TARGET = LAUNCHER | {MIGRATION_LABEL: "job"}
@@ -98,6 +100,18 @@ def test_that_there_is_no_such_launcher_is_to_be_read_past_the_cache():
     claims = (a_promised(ended={"p"}), a_promised(ended={"p"}, launched=True))
     found = [look(claim, nodes=[]).proof for claim in claims]
     assert [proof and proof.unnoted for proof in found] == [{("vm", "vmi-1")}, frozenset()]
+
+
+@pytest.mark.parametrize(
+    "of", [lambda looking, item: reach.by_evidence(looking)(item).proof, guests.proof]
+)
+def test_so_it_is_before_its_claim_is_placed_elsewhere(of):
+    for is_launched, unnoted in ((False, {("vm", "vmi-1")}), (True, frozenset())):
+        claim = a_promised(ended={"p"}, launched=is_launched)
+        looking = a_witness(claim, nodes=[], vmis=[a_vmi(uid="vmi-1", phase="", deleting=True)])
+        proof = of(looking, ClaimSet(claims=(claim,), vm=ObjectKey("tenant-a", "vm")))
+        assert proof is not None
+        assert proof.unnoted == unnoted
 
 
 @pytest.mark.parametrize(
