@@ -85,12 +85,16 @@ def test_a_raw_launcher_that_an_undisturbed_pass_lets_through_over_a_budget_is_s
     assert sorts(closely.look(site, judge, {}, PassReport())) == ["over budget"]
 
 
-def test_a_pod_that_passed_no_gate_counts_for_who_has_seen_it(site, judge):
-    there = site.machines["n0"].units[site.resources[0]]
-    pod = raws.a_pod("stranger", node="n0", units=there, resource=site.resources[0])
+def a_stranger(site, node, units):
+    """A pod of nobody, which the scheduler put there: it knows of no claim."""
+    pod = raws.a_pod("stranger", node=node, units=units, resource=site.resources[0])
     containers = pod["spec"]["containers"]
     containers[0]["resources"] = {"limits": containers[0]["resources"]["requests"]}
     site.api.put(kinds.PODS, pod)
+
+
+def test_a_pod_that_passed_no_gate_counts_for_who_has_seen_it(site, judge):
+    a_stranger(site, "n0", site.machines["n0"].units[site.resources[0]])
     before = dict(judge.stands)
     a_held(site, raws.bound("n0"))
     assert judge.look() == []
@@ -104,6 +108,26 @@ def test_one_that_is_pinned_to_a_cordoned_node_is_seen_unless_an_answer_had_it_w
     node = site.api.find(kinds.NODES, ObjectKey("", "n0"))
     site.api.edit(kinds.NODES, node, lambda it: it.update(spec={"unschedulable": True}))
     _, pod = a_start(site)
+    before = dict(judge.stands)
+    pin(site, pod, "n0", term=term)
+    judge.look()
+    assert sorts(closely.look(site, judge, before, PassReport())) == seen
+
+
+@pytest.mark.parametrize(
+    ("term", "more", "seen"),
+    [("1", 0, ["booked twice"]), ("", 0, []), ("", 1, ["booked twice"])],
+    ids=["us", "webhook", "webhook, and it asks for more"],
+)
+def test_a_webhook_pins_to_where_the_claims_are_held_whoever_took_their_units_since(
+    site, judge, term, more, seen
+):
+    """A pod of nobody is there by now: what a start was granted before it takes nothing anew."""
+    there = site.machines["n0"].units[site.resources[0]]
+    _, pod = a_start(site, held=("x",), asks=there + more)
+    a_held(site, noted(pod, admission="adm-x"), units=there)
+    a_stranger(site, "n0", 1)
+    judge.look()
     before = dict(judge.stands)
     pin(site, pod, "n0", term=term)
     judge.look()
