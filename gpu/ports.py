@@ -88,7 +88,9 @@ class Writer(Protocol):
     async def get(self, kind: Kind, name: str, namespace: str | None = None) -> dict[str, Any]:
         """Read one object past the cache."""
 
-    async def list_all(self, kind: Kind, namespace: str | None = None) -> Listing:
+    async def list_all(
+        self, kind: Kind, namespace: str | None = None, *, label_selector: str | None = None
+    ) -> Listing:
         """List a kind past the cache, in one namespace or whole; nothing written before is missing."""
 
     async def create(

@@ -79,10 +79,10 @@ class Line:
         self._read()
         return await self.api.get(kind, name, namespace)
 
-    async def list_all(self, kind: Kind, namespace: str | None = None) -> Any:
+    async def list_all(self, kind: Kind, namespace: str | None = None, **which: Any) -> Any:
         await self._stand_still()
         self._read()
-        return await self.api.list_all(kind, namespace)
+        return await self.api.list_all(kind, namespace, **which)
 
     async def create(self, kind: Kind, body: Any, **how: Any) -> Any:
         return await self._send(kind, None, lambda: self.api.create(kind, body, **how))

@@ -132,16 +132,17 @@ class Attachments:
         if not before.uid and vmi is not None and not coverage.is_user(claim, vmi):
             return ()  # launchers of the name may be those of this one
         noted = {pod.uid for pod in before.pods}
-        if before.vmi not in attempt.launchers:
+        which = (before.vmi, attaching.asks_for_targets(claim))
+        if which not in attempt.launchers:
             try:
-                attempt.launchers[before.vmi] = await forerunners.of(
-                    self._writer, asked.namespace, before.vmi
+                attempt.launchers[which] = await forerunners.of(
+                    self._writer, asked.namespace, before.vmi, only_targets=which[1]
                 )
             except DecodeError as error:
                 vm = f"{asked.namespace}/{before.vmi}"
                 said = f"a launcher of VM {vm} cannot be read: {error}; delete it and try again"
                 raise FailedError(review.unavailable(said)) from error
-        found = attaching.unnoted_of(claim, attempt.launchers[before.vmi])
+        found = attaching.unnoted_of(claim, attempt.launchers[which])
         return tuple(pod for pod in found if pod.meta.uid not in noted)
 
     def _id(self, attempt: Attempt, claim: GPUClaim) -> str:

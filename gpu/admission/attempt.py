@@ -45,8 +45,8 @@ class Attempt:
     """The VMI of the start's own name: an earlier one that is about to go."""
     others: dict[str, VMI | None] = field(default_factory=dict)
     """VMIs of other names, read past the cache."""
-    launchers: dict[str, tuple[Pod, ...]] = field(default_factory=dict)
-    """Those that are past the gate and live, by the name of their VMI, read past the cache."""
+    launchers: dict[tuple[str, bool], tuple[Pod, ...]] = field(default_factory=dict)
+    """Those that are past the gate and live, by the name of their VMI, read past the cache; True: targets alone."""
     admissions: dict[ClaimName, str] = field(default_factory=dict)
     sent: list[Write] = field(default_factory=list)
     made: list[GPUClaim] = field(default_factory=list)

@@ -14,19 +14,19 @@ from gpu.objects.pods import Pod
 from gpu.ports import Writer
 
 
-async def of(writer: Writer, namespace: str, name: str) -> tuple[Pod, ...]:
+async def of(writer: Writer, namespace: str, name: str, *, only_targets: bool) -> tuple[Pod, ...]:
     """Return live launchers of VMIs of this name that are past the gate, read past the cache.
 
-    Asked once that VMI is known to be gone or going. Raises DecodeError for a launcher of the name that cannot
-    be read, and what the Writer raises for a refusal.
+    Asked once that VMI is known to be gone or going; `only_targets` of migrations are few, however many pods there
+    are. Raises DecodeError for a launcher of the name that cannot be read, and what the Writer raises for a refusal.
     """
-    listed = await unanswered.again(writer, lambda: writer.list_all(PODS, namespace))
+    label = pods.MIGRATION_LABEL if only_targets else f"{pods.LAUNCHER_LABEL}={pods.LAUNCHER_VALUE}"
+    listed = await unanswered.again(
+        writer, lambda: writer.list_all(PODS, namespace, label_selector=label)
+    )
     found = []
     for raw in listed.items:
-        meta = raw["metadata"]
-        is_launcher = (meta.get("labels") or {}).get(pods.LAUNCHER_LABEL) == pods.LAUNCHER_VALUE
-        owners = {owner.get("name") for owner in meta.get("ownerReferences") or ()}
-        if not is_launcher or name not in owners:
+        if name not in {it.get("name") for it in raw["metadata"].get("ownerReferences") or ()}:
             continue
         pod = pods.decode(raw)
         if pod.live and attaching.is_launcher_of(pod, name, ""):

@@ -109,7 +109,7 @@ def unnoted(snapshot: Snapshot, claim: GPUClaim) -> tuple[Pod, ...]:
     whose it is.
     """
     namespace = claim.meta.namespace
-    if _asks_for_targets(claim):
+    if asks_for_targets(claim):
         pods: Iterable[Pod] = _targets(snapshot).get(namespace, ())
     else:
         pods = (pod for pod in snapshot.given.pods if pod.meta.namespace == namespace)
@@ -118,7 +118,7 @@ def unnoted(snapshot: Snapshot, claim: GPUClaim) -> tuple[Pod, ...]:
 
 def unnoted_of(claim: GPUClaim, pods: Iterable[Pod]) -> tuple[Pod, ...]:
     """Return those of some pods of a claim's namespace; see `unnoted`."""
-    attachment, is_of_target = claim.attached_to, _asks_for_targets(claim)
+    attachment, is_of_target = claim.attached_to, asks_for_targets(claim)
     if attachment is None or (is_of_target and not attachment.uid):
         return ()
     return tuple(
@@ -130,7 +130,7 @@ def unnoted_of(claim: GPUClaim, pods: Iterable[Pod]) -> tuple[Pod, ...]:
     )
 
 
-def _asks_for_targets(claim: GPUClaim) -> bool:
+def asks_for_targets(claim: GPUClaim) -> bool:
     """Say whether no pod but the target of a migration can have come past a leader unseen."""
     attachment = claim.attached_to
     return attachment is None or attachment.launched or not bind_requests.is_promised(claim)

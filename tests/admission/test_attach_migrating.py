@@ -70,13 +70,13 @@ async def test_each_claim_of_a_start_takes_it_along_and_pods_are_listed_once():
     listed, list_all = [], site.api.list_all
 
     async def counted(kind, namespace=None, **which):
-        listed.append(kind.plural)
+        listed.append((kind.plural, which))
         return await list_all(kind, namespace, **which)
 
     site.api.list_all = counted
     assert (await site.start("vm", "c", "d"))["allowed"]
     assert [left(site, name) for name in ("c", "d")] == [{"p": "n1", "q": "n2"}] * 2
-    assert listed == ["pods"]
+    assert listed == [("pods", {"label_selector": "kubevirt.io/migrationJobUID"})]
 
 
 async def test_so_does_one_that_asks_for_a_node_first():
