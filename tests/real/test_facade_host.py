@@ -43,7 +43,10 @@ AGE = re.compile(rb'"(\d+[smh])+"')
 
 @dataclass(frozen=True)
 class Asked:
-    """One request: what it says, who says it, whether its answer tells of what is new each time, its status."""
+    """One request: what it says, who says it, the status that is meant.
+
+    Of `fresh` the answer tells of what is new each time; of `late` it is 404 for a moment.
+    """
 
     name: str
     path: str
@@ -52,6 +55,7 @@ class Asked:
     body: bytes | None = None
     tenant: str = TENANT
     fresh: bool = False
+    late: bool = False
     status: int = 200
 
 
@@ -99,6 +103,14 @@ ASKED = (
         "make", SECRETS, "POST", SENT, secret("made", stringData={"a": "b"}), fresh=True, status=201
     ),
     Asked("make-again", SECRETS, "POST", SENT, secret("made"), status=409),
+    Asked(
+        "make-warned",
+        f"{SECRETS}?fieldValidation=Warn",
+        "POST",
+        SENT,
+        secret("made", none=1),
+        status=409,
+    ),
     Asked("make-bad", SECRETS, "POST", SENT, b"{", status=400),
     Asked("make-wrong", SECRETS, "POST", SENT, b'{"kind":"Pod","apiVersion":"v1"}', status=400),
     Asked("make-form", SECRETS, "POST", {"Content-Type": "text/html"}, b"<p>", status=415),
@@ -114,8 +126,8 @@ ASKED = (
         fresh=True,
         status=201,
     ),
-    Asked("undo-dry", f"{SECRETS}/dry", "DELETE", fresh=True),
-    Asked("delete", f"{SECRETS}/made", "DELETE", fresh=True),
+    Asked("undo-dry", f"{SECRETS}/dry", "DELETE", fresh=True, late=True),
+    Asked("delete", f"{SECRETS}/made", "DELETE", fresh=True, late=True),
     Asked("delete-none", f"{SECRETS}/made", "DELETE", status=404),
     Asked("source", f"{HERE}/options/storageclass"),
     Asked("source-table", f"{HERE}/options/storageclass", headers=TABLE),
@@ -123,7 +135,7 @@ ASKED = (
     Asked("source-none", f"{HERE}/options/no-such-source", status=404),
     Asked("source-write", f"{HERE}/options/storageclass", "DELETE", status=405),
     Asked("options-write", f"{HERE}/options", "POST", SENT, b"{}", status=405),
-    Asked("schema", f"/openapi/v3{ROOT}"),
+    Asked("schema", f"/openapi/v3{ROOT}", late=True),
 )
 OWN = {"patch": 404}
 """Where the host's own server answers with another status: it finds nothing to patch."""
@@ -157,14 +169,18 @@ class World:
         self.tls.load_cert_chain(pair.crt, pair.key)
 
     async def ask(self, asked):
-        """Ask kube-apiserver as a person; what was just made is known to the host a moment later."""
+        """Ask kube-apiserver as a person.
+
+        What was just made is known to the host a moment later, and kube-apiserver reads the schema of
+        whom it has taken in when it likes.
+        """
 
         async def known():
             found = await self._ask(asked)
             return None if found[0] == HTTPStatus.NOT_FOUND else found
 
-        if asked.fresh and asked.method == "DELETE":
-            return await sites.until(known, 20, f"{asked.name}: what was made is known to the host")
+        if asked.late:
+            return await sites.until(known, 65, f"{asked.name}: what is asked for is known")
         return await self._ask(asked)
 
     async def _ask(self, asked):
@@ -212,8 +228,9 @@ class World:
         """Wait until the tenant's options are of these; kube-apiserver takes a moment to go elsewhere."""
 
         async def same():
-            found = await self.listed(f"{HERE}/options")
-            return [one["metadata"]["name"] for one in found["items"]] == wanted
+            status, _, said = await self.ask(Asked("", f"{HERE}/options"))
+            items = json.loads(said)["items"] if status == HTTPStatus.OK else []
+            return [one["metadata"]["name"] for one in items] == wanted
 
         await sites.until(same, sites.LATE, f"options {wanted}")
 
