@@ -18,6 +18,7 @@ from gpu.admission.attempt import AnsweredError, Attempt, FailedError, supersede
 from gpu.admission.claims import Claims
 from gpu.admission.requested import Refused, Superseded, Written
 from gpu.admission.unanswered import PAUSE
+from gpu.admission.vmis import Plan
 from gpu.errors import DecodeError
 from gpu.objects import claims
 from gpu.objects.claims import BindRequest, GPUClaim
@@ -70,6 +71,8 @@ class Requests:
         used, as far as is known, by the guest that has just ended.
         """
         asked = attempt.asked
+        if self._is_first(attempt.plan):
+            return
         await self._attachments.look(attempt)
         if attempt.mine is not None:  # about to go; its name is free only then
             raise FailedError(vmis.taken(asked))
@@ -88,6 +91,14 @@ class Requests:
         held = tuple(self._seen.get(claim.key) or claim for claim in found.held)
         attempt.plan = replace(attempt.plan, found=replace(found, held=held))
         await self._attachments.look(attempt)
+
+    def _is_first(self, plan: Plan) -> bool:
+        """Say whether no VMI need be read (decision 43): none of the name is seen, and nobody has a claim."""
+        if not plan.is_new_name or plan.found.is_repeated:
+            return False
+        if any(claim.attached_to for claim in plan.found.held):
+            return False
+        return not any(requested.earlier(self._seen.in_namespace(plan.start.namespace), plan))
 
     async def bind(self, attempt: Attempt) -> NodeName | None:
         """Have all claims of a start placed; return their node. Raises FailedError.
@@ -108,6 +119,7 @@ class Requests:
         except AnsweredError:
             names = [ClaimName(claim.meta.name) for claim in found]
             fresh = [await self._stored.claim(attempt, name) for name in names]
+            await self._attachments.look(attempt)
             return await self._bind(attempt, fresh, is_fresh=True)
 
     async def _bind(
@@ -162,6 +174,8 @@ class Requests:
         for name in requested.names(attempt.plan.start, class_name):
             body = _body(attempt.asked.namespace, name, class_name, units)
             claim = await self._made(attempt, name, body)
+            if claim.attached_to is not None:  # an earlier call's, or an earlier VMI's
+                await self._attachments.look(attempt)
             if not claim.is_template:
                 raise FailedError(requested.name_taken(attempt.asked, name))
             if requested.is_free(claim, class_name, units):

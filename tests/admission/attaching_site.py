@@ -45,6 +45,8 @@ class Site:
     clock: FixedClock = field(default_factory=FixedClock)
     stale: dict[str, Json] = field(default_factory=dict)
     stale_vmis: list[Json] | None = None
+    hidden: set[str] = field(default_factory=set)
+    """Claims that have not come to the cache yet."""
     unserved: frozenset[str] = frozenset()
     limits: Limits | None = None
     config: Config = CONFIG
@@ -69,20 +71,31 @@ class Site:
         return dict(found.get("status") or {}).get("attachedTo")
 
     def world(self) -> Any:
-        seen = [self.stale.get(it["metadata"]["name"], it) for it in self.raw(kinds.GPU_CLAIMS)]
-        vmis = self.raw(kinds.VMIS) if self.stale_vmis is None else self.stale_vmis
         return builders.a_world(
             classes=[builders.a_class()],
-            claims=[claims.decode(it) for it in seen],
-            vmis=[kubevirt.decode_vmi(it) for it in vmis],
+            claims=self.seen_claims(),
+            vmis=self.seen_vmis(),
             unserved=self.unserved,
         )
+
+    def seen_claims(self) -> list[GPUClaim]:
+        """As the cache has them."""
+        raw = ((it["metadata"]["name"], it) for it in self.raw(kinds.GPU_CLAIMS))
+        return [
+            claims.decode(self.stale.get(name, it)) for name, it in raw if name not in self.hidden
+        ]
+
+    def seen_vmis(self) -> list[kubevirt.VMI]:
+        """As the cache has them."""
+        raw = self.raw(kinds.VMIS) if self.stale_vmis is None else self.stale_vmis
+        return [kubevirt.decode_vmi(it) for it in raw]
 
     async def ask(self, question: Any, *, rests_on: Any = None) -> Any:
         answer = question(self.world())
         if rests_on is not None and rests_on(answer):  # a denial: of caches that have caught up
             self.stale.clear()
             self.stale_vmis = None
+            self.hidden.clear()
             answer = question(self.world())
         return answer
 
@@ -124,7 +137,8 @@ class SeenClaims:
 
     def in_namespace(self, namespace: str) -> tuple[GPUClaim, ...]:
         found = (claims.decode(it) for it in self.site.raw(kinds.GPU_CLAIMS))
-        return tuple(it for it in found if it.meta.namespace == namespace)
+        shown = (it for it in found if it.meta.name not in self.site.hidden)
+        return tuple(it for it in shown if it.meta.namespace == namespace)
 
     def subscribe(self, changed: Callable[[], None]) -> Callable[[], None]:
         async def follow() -> None:

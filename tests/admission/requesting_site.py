@@ -8,7 +8,7 @@ from typing import Any
 
 from gpu.config import Binding
 from gpu.model import template_claims
-from gpu.objects import claims, kinds, kubevirt
+from gpu.objects import kinds
 from gpu.units import ClassName
 from tests import builders
 from tests.admission import starts
@@ -39,7 +39,6 @@ class RequestSite(Site):
         return (self.claims()[name].get("status") or {}).get("bindRequest")
 
     def world(self) -> Any:
-        seen = [self.stale.get(it["metadata"]["name"], it) for it in self.raw(kinds.GPU_CLAIMS)]
         return builders.a_world(
             classes=[builders.a_class(maxCount=4)],
             nodes=[builders.a_node("n1", units=8)],
@@ -47,8 +46,8 @@ class RequestSite(Site):
             releases=[builders.a_release(quotas=builders.budget(**self.budget))]
             if self.budget
             else [],
-            claims=[claims.decode(it) for it in seen],
-            vmis=[kubevirt.decode_vmi(it) for it in self.raw(kinds.VMIS)],
+            claims=self.seen_claims(),
+            vmis=self.seen_vmis(),
         )
 
     async def start(self, name: str = "vm", *names: str, dry_run: bool = False) -> Json:

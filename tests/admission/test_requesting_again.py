@@ -36,10 +36,10 @@ def reads(site, monkeypatch):
     return found
 
 
-async def test_a_start_reads_its_vmi_once_and_writes_once_to_each_claim(site, reads):
+async def test_a_first_start_reads_nothing_and_writes_once_to_each_claim(site, reads):
     async with site.binder():
         assert (await site.begin("vm", BOTH))["allowed"]
-    assert reads == [kinds.VMIS]
+    assert reads == []
     mine = [
         (one.verb, one.key.name)
         for one in site.api.writes
@@ -47,6 +47,30 @@ async def test_a_start_reads_its_vmi_once_and_writes_once_to_each_claim(site, re
         or "requestedAt" in one.body["status"]["bindRequest"]
     ]
     assert mine == [("create", made()), ("patch", "c"), ("patch", made())]
+
+
+async def test_one_whose_vmi_is_seen_reads_it(site, reads):
+    site.vmi("vm", uid="u", deleting=True)
+    assert (await site.begin("vm", BOTH))["status"]["reason"] == "AlreadyExists"
+    assert (reads, site.api.writes) == ([kinds.VMIS], [])
+
+
+async def test_one_whose_claim_somebody_had_reads_its_vmi(site, reads):
+    site.claim("c", attached=attachment("vm", admission="left"))
+    async with site.binder():
+        assert (await site.begin("vm", BOTH))["allowed"]
+    assert reads == [kinds.VMIS]
+
+
+async def test_one_that_finds_units_of_a_vmi_that_is_not_seen_yet_reads_it(site, reads):
+    """Neither the template claim nor the VMI that has it has come to the cache: the name is taken."""
+    site.vmi("vm", uid="u")
+    site.claim(made(), template=True, attached=attachment("vm", admission="old", uid="u"))
+    site.hidden, site.stale_vmis = {made()}, []
+    response = await site.begin("vm", [unit()])
+    assert response["status"]["reason"] == "AlreadyExists"
+    assert kinds.VMIS in reads
+    assert site.claims().keys() == {"c", made()}
 
 
 async def test_one_that_waited_for_the_start_before_reads_its_vmi_again(site, reads):
