@@ -58,3 +58,8 @@ def bucket_bound(buckets: Mapping[float, float], share: float) -> float | None:
 def difference(after: Mapping[float, float], before: Mapping[float, float]) -> dict[float, float]:
     """Return what a cumulative histogram gained between two readings."""
     return {bound: count - before.get(bound, 0.0) for bound, count in after.items()}
+
+
+def added(one: Mapping[float, float], other: Mapping[float, float]) -> dict[float, float]:
+    """Return two cumulative histograms of the same bounds as one."""
+    return {bound: count + other.get(bound, 0.0) for bound, count in one.items()}

@@ -7,8 +7,6 @@ import itertools
 import signal
 from collections.abc import (
     AsyncIterator,
-    Awaitable,
-    Callable,
     Collection,
     Iterator,
     Mapping,
@@ -27,8 +25,8 @@ from gpu.cluster import errors
 from gpu.config import Binding
 from gpu.objects import kinds
 
-_CHURN: Final = 150
-"""Orders that come at once and go again, over and over, so that a full pass has much to write."""
+_LANES: Final = 8
+"""Orders that come and go beside the starts, each lane's one after the other: as many as the binder writes at a time."""
 _BESIDE: Final = "answers"
 """What the product calls a pass that only answers, beside the full ones."""
 _PREFIX: Final = "churn"
@@ -52,7 +50,7 @@ class Answers:
     wall: float
     """Seconds from the first sent to the last answered."""
     orders: int
-    """Orders that were Bound beside them; they are given back as soon as all of a turn are."""
+    """Orders that were Bound beside them; each is given back at once."""
     cpu: Mapping[str, float]
     """Seconds of CPU by process."""
     before: scrape.Counters
@@ -103,7 +101,7 @@ def standing_still(stage: VMStage) -> Iterator[None]:
 
 
 async def answers(stage: VMStage, asked: Sequence[Sequence[str]], mark: str) -> Answers:
-    """Start a VMI of each of these devices, many at a time beside a full pass; `mark` is in their names.
+    """Start a VMI of each of these devices, at most CROWD at a time beside full passes; `mark` is in their names.
 
     All stay. Raises what a start fails with that is no refusal.
     """
@@ -221,16 +219,22 @@ def _is_bound_order(found: dict[str, Any]) -> bool:
 
 
 async def _churn(stage: VMStage, mark: str, seen: watching.Sightings, begun: asyncio.Event) -> None:
+    async with asyncio.TaskGroup() as group:
+        for lane in range(_LANES):
+            group.create_task(_one_after_another(stage, f"{_PREFIX}-{mark}-{lane}", seen, begun))
+
+
+async def _one_after_another(
+    stage: VMStage, lane: str, seen: watching.Sightings, begun: asyncio.Event
+) -> None:
     for turn in itertools.count():
-        names = [f"{_PREFIX}-{mark}-{turn}-{number:04d}" for number in range(_CHURN)]
-        await _each(functools.partial(_order, stage), names)
+        name = f"{lane}-{turn:04d}"
+        await _order(stage, name)
+        await seen.all_of(
+            [name], within=_WITHIN
+        )  # or its deletion would be a conflict of the binder's
         begun.set()
-        await seen.all_of(names, within=_WITHIN)  # or each would be a conflict of the binder's
-        await _each(functools.partial(_back, stage), names)
-
-
-async def _each(what: Callable[[str], Awaitable[None]], names: Sequence[str]) -> None:
-    await in_flight(_WIDTH, (functools.partial(what, name) for name in names))
+        await _back(stage, name)
 
 
 async def _order(stage: VMStage, name: str) -> None:

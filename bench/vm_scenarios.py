@@ -1,5 +1,7 @@
 """What is measured of starts of VMs, beside what KubeVirt alone takes for the same in the same run."""
 
+import asyncio
+import functools
 import statistics
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -82,7 +84,10 @@ class VMBench:
         """Starts under `binding: request`, many waiting for their answer while a full pass runs."""
         count = min(self.scale.orders, _REQUESTS)
         await vm_requests.request(self.stage)
-        held = await vms.hold(self.stage, count // 2 * 2)
+        apart = (_TURNS + 1) * CROWD // 2
+        every = await vms.hold(self.stage, apart + count // 2 * 2)
+        await self._at_once(every[:apart])
+        held = every[apart:]
         self.say("VMIs without GPUs while orders come and go")
         alone = await vm_requests.answers(self.stage, [[]] * count, "plain")
         self.got.add(_UNASKED, "ms", stats.ms(alone.seconds), note=_SENDER)
@@ -104,6 +109,33 @@ class VMBench:
         self.got.add(_BARE, "ms", stats.ms(bare.seconds), note=_BARELY)
         self.got.add(f"done, {_BARE}", "/s", [count / bare.wall])
         self._cpu(bare.cpu, bare.wall, _BARE)
+
+    async def _at_once(self, held: Sequence[str]) -> None:
+        """Send starts all at once, turn by turn, with a while between; the first turn is a warm-up.
+
+        Each turn has its own half of the claims: of a VM that has gone they may be given back minutes later.
+        """
+        found: list[Answers] = []
+        for turn in range(_TURNS + 1):
+            self.say(f"turn {turn} of {_TURNS}: {CROWD} starts at once (binding: request)")
+            await asyncio.sleep(_CALM)
+            mine = held[turn * CROWD // 2 :]
+            asked = vm_requests.asking(self.stage, mine, CROWD)
+            found.append(await vm_requests.answers(self.stage, asked, f"turn-{turn}"))
+            await vm_requests.clear(self.stage)
+        warm = found[1:]
+        took = [seconds for one in warm for seconds in one.seconds]
+        self.got.add(_AT_ONCE, "ms", stats.ms(took), note=_SENDER)
+        buckets = functools.reduce(stats.added, (one.answered for one in warm))
+        self._answered(f"{_AT_ONCE}, as the webhook answered it", buckets, {0.99: ANSWER_GOAL})
+        self.got.add(f"until the last of them, {_AT_ONCE}", "s", [one.wall for one in warm])
+        shares = [100 * one.in_passes for one in warm]
+        self.got.add(f"of that time, a full pass was under way, {_AT_ONCE}", "%", shares)
+        refused = sum(len(one.refused) for one in warm)
+        self.got.add(f"of those starts, refused, {_AT_ONCE}", "", [refused])
+        for name in warm[0].cpu:
+            spent = [1000 * one.cpu[name] / CROWD for one in warm]
+            self.got.add(f"CPU a start, {_AT_ONCE}: {name}", "ms", spent)
 
     def _answers(self, found: Answers, what: str) -> None:
         """Note starts that were answered, and what went on meanwhile."""
@@ -242,6 +274,10 @@ _REUSED: Final = "launcher ended to its unit reused by a VM that waited"
 _WAITING: Final = "launcher seen ended to another seen pinned and ungated; up to so many wait"
 _REQUESTS: Final = 300
 _REQUESTED: Final = f"VMI admitted with its units, {CROWD} in flight, binding request"
+_TURNS: Final = 6
+_CALM: Final = 20.0
+"""Seconds before each turn, so that what the turn before left is given back: nodes are asked for 10 s after its guests went."""
+_AT_ONCE: Final = f"VMI admitted with its units, {CROWD} at once, binding request"
 _STILL: Final = f"{_REQUESTED}, virt-controller standing still"
 _BARE: Final = (
     f"the bare requests of such a start, {CROWD} in flight, virt-controller standing still"

@@ -102,3 +102,8 @@ def test_counters_are_added_over_the_labels_not_asked_for():
         page.values_of("writes_total", "code"),
         page.total("other_total"),
     ) == (5.0, 10.0, {0.1: 1.0, math.inf: 2.0}, frozenset({"200", "201", "409"}), 0.0)
+
+
+def test_histograms_of_several_turns_are_one():
+    one, other = {0.1: 1.0, 1.0: 3.0}, {0.1: 0.0, 1.0: 4.0}
+    assert stats.added(one, other) == {0.1: 1.0, 1.0: 7.0}
