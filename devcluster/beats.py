@@ -23,6 +23,7 @@ RENEW_EVERY: Final = 10.0
 BEAT_EVERY: Final = 60.0
 """Seconds between two heartbeats of a virt-handler; after 5 min without, virt-controller acts."""
 _SOON: Final = 1.0
+_EARLY: Final = 0.01
 
 
 class Beats:
@@ -49,10 +50,10 @@ class Beats:
     async def run(self) -> None:
         """Send what is due until cancelled."""
         while True:
+            self._nudged.clear()  # who asks while others are served is not waited out
             wait = min(self._renew_every, self._beat_every)
             for machine in tuple(self._machines.values()):
                 wait = min(wait, await self._due(machine))
-            self._nudged.clear()
             try:
                 async with asyncio.timeout(max(wait, 0.01)):
                     await self._nudged.wait()
@@ -62,8 +63,7 @@ class Beats:
     def at_once(self, names: Iterable[str]) -> None:
         """Have these machines send all now."""
         for name in names:
-            self._renewed.pop(name, None)
-            self._beaten.pop(name, None)
+            self._forget(name)
         self._nudged.set()
 
     async def renew(self, name: str) -> None:
@@ -91,21 +91,31 @@ class Beats:
         """Send what is due of one machine; return the seconds until the next is."""
         if not machine.alive:
             return self._renew_every
-        now = asyncio.get_running_loop().time()
-        wait = self._renew_every
+        name, now = machine.name, asyncio.get_running_loop().time()
         try:
-            if now - self._renewed.get(machine.name, -1e9) >= self._renew_every - 0.01:
-                await self.renew(machine.name)
-                self._renewed[machine.name] = now
-            if machine.beating:
-                if now - self._beaten.get(machine.name, -1e9) >= self._beat_every - 0.01:
-                    await self.beat(machine.name)
-                    self._beaten[machine.name] = now
-                wait = min(wait, self._beaten[machine.name] + self._beat_every - now)
+            if self._left(self._renewed, name, self._renew_every, now) <= _EARLY:
+                self._renewed[name] = now
+                await self.renew(name)
+            if machine.beating and self._left(self._beaten, name, self._beat_every, now) <= _EARLY:
+                self._beaten[name] = now
+                await self.beat(name)
         except errors.ApiError as error:
-            log.warning("a beat failed", node=machine.name, error=str(error))
+            self._forget(name)
+            log.warning("a beat failed", node=name, error=str(error))
             return _SOON
-        return min(wait, self._renewed[machine.name] + self._renew_every - now)
+        left = self._left(self._renewed, name, self._renew_every, now)
+        if machine.beating:
+            left = min(left, self._left(self._beaten, name, self._beat_every, now))
+        return left
+
+    @staticmethod
+    def _left(sent: Mapping[str, float], name: str, every: float, now: float) -> float:
+        """Return the seconds until the next one is due; none where it was asked for meanwhile."""
+        return sent[name] + every - now if name in sent else 0.0
+
+    def _forget(self, name: str) -> None:
+        self._renewed.pop(name, None)
+        self._beaten.pop(name, None)
 
 
 def seen_ready(node: Seen, now: datetime, *, status: str) -> dict[str, Any]:
