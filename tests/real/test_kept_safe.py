@@ -29,8 +29,9 @@ DISCOVERY = 1.0
 """Seconds for what keeps the APIService available: kube-apiserver gives it 5."""
 LIST = 2.0
 """Seconds for a list."""
-PROBES_CROWDED = 2.0
-"""Seconds for a probe among hundreds of webhooks: each is a connection of its own, with its handshake."""
+PROBES_CROWDED = 4.0
+"""Seconds for a probe among hundreds of webhooks, each a connection of its own with its handshake: the chart's readiness gives it 2 and
+lets one of two fail."""
 SLOW = 1.0
 """Seconds that each answer of the slow kube-apiserver takes."""
 REVIEWS = 10.0
@@ -120,7 +121,8 @@ class Safe:
 
 IN_TIME = {"discovery": DISCOVERY, "probes": DISCOVERY, "lists": LIST}
 """As a process measures that does nothing else. While orders are bound: at most 0.1 s of each, beside two processes that do nothing
-but compute too; while webhooks are in flight 0.1 for discovery, 0.3 for lists, 0.6 for probes."""
+but compute too; while webhooks are in flight 0.1 for discovery, 0.3 for lists, 0.6 for probes; on a machine
+loaded threefold 0.4, 0.7 and 1.4. Shaken (docs/testing.md) they mean nothing."""
 CROWDED = IN_TIME | {"probes": PROBES_CROWDED}
 
 
