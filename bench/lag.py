@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import json
 import sys
-from asyncio.subprocess import PIPE, Process
+from asyncio.subprocess import Process
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
 
@@ -12,13 +12,13 @@ import aiohttp
 
 from bench import lone
 from bench.figures import Collected, Goal, Sense, Take
+from devcluster import children
 from gpu import keys
 
 SECONDS: Final = 20.0
 """Of one round."""
 _PAUSE: Final = 0.02
 """Seconds between rounds of reading: a dashboard, not an attack."""
-_LINE: Final = 64 * 1024 * 1024
 _BASE: Final = f"/apis/{keys.CATALOG_GROUP}/{keys.CATALOG_VERSION}/namespaces/{lone.READER}"
 _PATHS: Final = {
     "LIST options": f"{_BASE}/options",
@@ -54,14 +54,8 @@ async def measure(
 
 @contextlib.asynccontextmanager
 async def _started(held: int) -> AsyncIterator[tuple[Process, int]]:
-    command = (sys.executable, "-m", lone.__name__, str(held))
-    process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, limit=_LINE)
-    try:
+    async with children.running(sys.executable, "-m", lone.__name__, str(held)) as process:
         yield process, (await _told(process))["port"]
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.wait()
 
 
 async def _ended(process: Process) -> dict[str, list[float]]:

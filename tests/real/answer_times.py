@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import aiohttp
 
+from devcluster import children
 from gpu.cluster import credentials
 from gpu.cluster.client import Client
 
@@ -93,21 +94,11 @@ class Measurer:
 @contextlib.asynccontextmanager
 async def measurer(aim: Aim) -> AsyncIterator[Measurer]:
     """Run one until the block ends."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.real.answer_times"),
-        cwd=ROOT,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        limit=2**24,
-    )
-    try:
+    module = (sys.executable, "-m", "tests.real.answer_times")
+    async with children.running(*module, cwd=ROOT) as process:
         found = Measurer(process)
         await found.begin(aim)
         yield found
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.wait()
 
 
 class Asking:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from devcluster import commands, errors, tenants
+from devcluster import children, commands, errors, tenants
 from tests.real import site as sites
 
 TENANT: Final = "tenant-guest"
@@ -91,18 +91,9 @@ async def _line(process: asyncio.subprocess.Process) -> str:
 @contextlib.asynccontextmanager
 async def running(argv: Sequence[str], env: Mapping[str, str]) -> AsyncIterator[Lines]:
     """Run a program for the length of the block; what it says on stderr comes along."""
-    process = await asyncio.create_subprocess_exec(
-        *("env", *(f"{name}={value}" for name, value in env.items()), *argv),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    try:
+    told = (f"{name}={value}" for name, value in env.items())
+    async with children.running("env", *told, *argv, stderr=asyncio.subprocess.STDOUT) as process:
         yield Lines(process)
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
 
 
 @contextlib.asynccontextmanager

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench import load
+from devcluster import children
 
 ROOT: Final = Path(__file__).parents[2]
 
@@ -48,19 +49,10 @@ class Crowd:
 
 @contextlib.asynccontextmanager
 async def crowd(aim: Aim) -> AsyncIterator[Crowd]:
-    """Begin one, which is at work once each of its callers is connected. None is left after the block."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.real.webhook_crowd", json.dumps(asdict(aim))),
-        cwd=ROOT,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-    )
-    try:
+    """Begin one for the length of the block; its callers are there a moment later."""
+    module = (sys.executable, "-m", "tests.real.webhook_crowd", json.dumps(asdict(aim)))
+    async with children.running(*module, cwd=ROOT) as process:
         yield Crowd(process)
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.wait()
 
 
 async def keep_asking(aim: Aim, until: asyncio.Event) -> Counter[str]:
