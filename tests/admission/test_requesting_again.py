@@ -2,11 +2,12 @@
 
 import asyncio
 import copy
+from datetime import timedelta
 
 import pytest
 
-from gpu.model import bind_requests
-from gpu.objects import claims, kinds
+from gpu.model import attaching, bind_requests
+from gpu.objects import claims, kinds, kubevirt
 from tests.admission.requesting_site import RequestSite, made
 from tests.admission.starts import claim, unit
 from tests.admission.test_requesting import admitted
@@ -71,6 +72,22 @@ async def test_one_that_finds_units_of_a_vmi_that_is_not_seen_yet_reads_it(site,
     assert response["status"]["reason"] == "AlreadyExists"
     assert kinds.VMIS in reads
     assert site.claims().keys() == {"c", made()}
+
+
+async def test_an_unseen_vmi_that_has_no_claim_keeps_its_name_and_what_was_placed_is_let_go_of(
+    site,
+):
+    """Unread, the start is admitted, and the API server refuses it: the name is taken. Nobody ever carries its id."""
+    vmi = kubevirt.decode_vmi(site.vmi("vm", uid="u"))
+    site.stale_vmis = []
+    async with site.binder():
+        assert (await site.begin("vm", [unit()]))["allowed"]
+    left = claims.decode(site.claims()[made()])
+    grace = site.config.grace.attachment
+    now = left.attached_to.since
+    assert attaching.use(left, vmi, now, grace) is attaching.Use.STARTING
+    over = now + timedelta(seconds=grace)
+    assert attaching.use(left, vmi, over, grace) is attaching.Use.OVER
 
 
 async def test_one_that_waited_for_the_start_before_reads_its_vmi_again(site, reads):
