@@ -2,7 +2,7 @@
 
 A watch may lag; a VMI that came just now, or a pod that lives after all, must not be overlooked.
 Nothing is sent when the world has moved on: the next pass decides anew. What a claim holds, which only the
-leader writes, is told by the answer to its own write as well, if this pass made one.
+leader writes, is told by the answer to its own write as well, if nothing has been written since (decision 46).
 """
 
 from collections.abc import Callable, Iterable
@@ -42,11 +42,11 @@ _CONFIRMED: Final = (
 )
 
 
-Stored = Callable[[ObjectKey], dict[str, Any] | None]
-"""A claim as this pass stored it, if it did."""
+Stored = Callable[[ObjectKey, str], dict[str, Any] | None]
+"""A claim as this pass stored it, or as this leader did in the version it was decided on; None otherwise."""
 
 
-def _nothing(_: ObjectKey) -> None:
+def _nothing(_: ObjectKey, __: str) -> None:
     """Nothing was stored."""
 
 
@@ -228,9 +228,9 @@ async def _not_looked(api: Writer, confirm: confirms.NodeLooked) -> str:
 
 
 async def _not_held(api: Writer, confirm: confirms.ClaimsHeld, stored: Stored) -> str:
-    for name in confirm.claims:
+    for name, version in confirm.claims:
         key = ObjectKey(confirm.namespace, name)
-        raw = stored(key) or await _find(api, GPU_CLAIMS, key)
+        raw = stored(key, version) or await _find(api, GPU_CLAIMS, key)
         claim = claims.decode(raw) if raw is not None else None
         if claim is None or (claim.phase, claim.node) != (Phase.BOUND, confirm.node):
             return f"claim {name} is not held on node {confirm.node}"

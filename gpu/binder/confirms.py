@@ -96,7 +96,8 @@ class ClaimsHeld:
     """Each of the claims is Bound to the node and notes the pod there as one of the VMI's."""
 
     namespace: str
-    claims: tuple[str, ...]
+    claims: tuple[tuple[str, str], ...]
+    """Names, each with the version that was decided on; empty of one that is made in the same pass."""
     node: NodeName
     vmi_uid: str
     pod: str

@@ -2,7 +2,8 @@
 
 Records and numbers are as many writes as the placements that they tell of, and a launcher that comes while
 they are written waits for the next pass. While there is news they are put off, and one write tells of
-many placements then. In a cluster where nothing happens they come in the pass that they tell of.
+many placements then; so they are while a start is under way, of which news comes any moment. In a cluster where
+nothing happens they come in the pass that they tell of.
 """
 
 from dataclasses import dataclass
@@ -25,3 +26,8 @@ class Housekeeping:
         is_put_off = has_news and now - since < MOST
         self._since = since if is_put_off else None
         return is_put_off
+
+    @property
+    def until(self) -> float | None:
+        """When they have their turn at the latest, if they are put off."""
+        return None if self._since is None else self._since + MOST

@@ -9,7 +9,7 @@ from gpu import keys
 from gpu.binder import changes, results
 from gpu.binder.changes import Change, ClaimStatus, SetId
 from gpu.config import Config
-from gpu.model import coverage, usage, witness
+from gpu.model import attaching, coverage, usage, witness
 from gpu.model.draft import Draft
 from gpu.model.fit_facts import Facts
 from gpu.model.foreseen import Seat
@@ -53,6 +53,8 @@ class Findings:
     """VMs at the gate whose turn comes later, since their starts fail."""
     waiting: dict[str, Waits] | None = None
     """Starts that wait at the gate, by uid of their VMI; None before the phase ran."""
+    prepared: bool = False
+    """All is held for a start whose VMI lists its launcher any moment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +83,15 @@ class Scene:
     def leaves_alone(self, set_id: SetId) -> bool:
         """Say whether nothing of a set is to be written in this pass."""
         return set_id in self.skip or set_id in self.later
+
+    @property
+    def is_starting(self) -> bool:
+        """Say whether a start is under way that the next write of others lets go on."""
+        young = (
+            claim.attached_to and self.now < attaching.adopted_by(claim.attached_to)
+            for claim in self.draft.unadopted
+        )
+        return self.config.enabled and (self.findings.prepared or any(young))
 
     def is_unguarded(self, names: Iterable[ClassName]) -> bool:
         """Say whether one of these classes lacks our finalizer and is not given it in this pass.

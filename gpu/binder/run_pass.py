@@ -27,11 +27,12 @@ from gpu.binder.phase import Phase, Scene
 from gpu.binder.quarantine import Quarantine
 from gpu.binder.replaying import Saves
 from gpu.binder.report import PassReport
+from gpu.binder.start_changes import Pin
 from gpu.binder.start_news import StartNews
 from gpu.binder.under_way import Run
 from gpu.binder.writer import ChangeWriter
 from gpu.config import Config
-from gpu.model import bind_requests
+from gpu.model import bind_requests, sightings
 from gpu.model.draft import Draft
 from gpu.model.ground import Ground
 from gpu.model.sightings import Sightings
@@ -290,12 +291,19 @@ class Passes:
         """Have a pass `plan` while no other decides, and every other count what it planned."""
         async with self._deciding:
             wanted = await self.in_thread(lambda: run.plan(left, began))
+            pins = (change.pod for change in wanted if isinstance(change, Pin))
+            self.sightings = sightings.send(self.sightings, pins)
             self.announce(run, wanted)
         return wanted
 
-    def puts_off(self) -> bool:
-        """Say whether records and numbers wait: the watch has shown something since the pass has read."""
-        return self._housekeeping.waits(self.clock.monotonic(), has_news=self.view.has_news())
+    def puts_off(self, *, is_starting: bool) -> bool:
+        """Say whether records and numbers wait: the watch has shown something since the pass has read, or is about to."""
+        has_news = is_starting or self.view.has_news()
+        return self._housekeeping.waits(self.clock.monotonic(), has_news=has_news)
+
+    def put_off_until(self) -> float | None:
+        """Return when what was put off has its turn at the latest, in seconds of the monotonic clock."""
+        return self._housekeeping.until
 
     def announce(self, run: Run, wanted: Iterable[Change]) -> None:
         """Have a pass bear what it is about to write, and every other pass count it."""

@@ -60,8 +60,11 @@ class Among(Protocol):
     async def decide(self, run: "Run", left: list[Phase], began: float) -> tuple[Change, ...]:
         """Have a pass `plan` while no other decides, and every other count what it planned."""
 
-    def puts_off(self) -> bool:
+    def puts_off(self, *, is_starting: bool) -> bool:
         """Say whether what may wait is put off in this pass; asked once, when it would have its turn."""
+
+    def put_off_until(self) -> float | None:
+        """Return when what was put off has its turn at the latest, in seconds of the monotonic clock."""
 
     def announce(self, run: "Run", wanted: Iterable[Change]) -> None:
         """Have a pass bear what it is about to write, and every other pass count it."""
@@ -137,8 +140,9 @@ class Run:
     def _puts_off(self, phase: Phase) -> bool:
         """Say whether a phase is left to a later pass, which then has to come; all that may wait or none."""
         if self._is_to_be_asked(phase):
-            self.put_off = self.passes.puts_off()
-            self.again |= self.put_off
+            is_starting = self.course.scene.is_starting
+            self.put_off = self.passes.puts_off(is_starting=is_starting)
+            self.again |= self.put_off and not is_starting  # or the news brings the next pass
         return phase.may_wait and not self.course.problem and bool(self.put_off)
 
     def _is_to_be_asked(self, phase: Phase) -> bool:
@@ -369,10 +373,12 @@ class Run:
             dues.first_end(scene.draft, seen, grace, looked) if is_on else None,
         )
         first = min(filter(None, at), default=None)
+        until = passes.put_off_until() if self.put_off else None
         if first is None:
-            return None
+            return until
         left = first - passes.clock.now()
-        return passes.clock.monotonic() + max(left.total_seconds(), 0.0)
+        due = passes.clock.monotonic() + max(left.total_seconds(), 0.0)
+        return due if until is None else min(due, until)
 
 
 def _explanations(refused: Iterable[FailedSet], now: datetime) -> Iterator[ExplainRefused]:

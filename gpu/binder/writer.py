@@ -13,6 +13,7 @@ server-side applied, since the node agent writes beside us.
 """
 
 import asyncio
+from collections import OrderedDict
 from dataclasses import dataclass, field, replace
 from typing import Final, assert_never
 
@@ -29,6 +30,8 @@ from gpu.objects.meta import ObjectKey
 from gpu.ports import MERGE_PATCH, STRATEGIC_PATCH, Outcome, Writer
 from gpu.reading import FreshView
 
+_LATELY: Final = 1000
+"""Claims whose last answer is kept beyond its pass, while a launcher noted in it is not let through yet."""
 _UNREAD: Final = Outcome.STALE
 """Nothing was sent, so nothing of the cluster is in doubt."""
 
@@ -51,6 +54,8 @@ class ChangeWriter:
     write_timeout: float
     _answers: dict[tuple[Kind, ObjectKey], Body] = field(default_factory=dict)
     """Of this pass, as far as nothing is in doubt since: each is what its object was when it was stored."""
+    _noted: OrderedDict[ObjectKey, Body] = field(default_factory=OrderedDict)
+    """Of earlier passes too: claims as a write left them that noted a launcher, the latest last."""
 
     def beside(self) -> "ChangeWriter":
         """Return a writer for a pass beside this one's: under the same fence, with its own answers."""
@@ -95,15 +100,30 @@ class ChangeWriter:
         if answer is not None:
             self.view.wrote(target.kind, answer)
             self._answers[target.kind, target.key] = answer
+            self._keep(change, answer)
         return None
 
-    def _claims(self, key: ObjectKey) -> Body | None:
-        """Return a claim as this pass has stored it; None when it has not, or that is in doubt."""
-        return self._answers.get((GPU_CLAIMS, key))
+    def _keep(self, change: Change, answer: Body) -> None:
+        """Keep the answer to a write that noted a launcher, for the pass that lets it through."""
+        if not isinstance(change, changes.Attach | changes.Place) or change.attachment is None:
+            return
+        self._noted[change.claim.key] = answer
+        self._noted.move_to_end(change.claim.key)
+        if len(self._noted) > _LATELY:
+            self._noted.popitem(last=False)
+
+    def _claims(self, key: ObjectKey, version: str) -> Body | None:
+        """Return a claim as this pass has stored it, or an earlier one in this version; None when neither has."""
+        answer = self._answers.get((GPU_CLAIMS, key))
+        noted = self._noted.get(key)
+        if answer is None and noted is not None and noted["metadata"]["resourceVersion"] == version:
+            return noted
+        return answer
 
     def _failed(self, target: Target, failure: Failure) -> Failure:
         if failure.outcome is not Outcome.REFUSED:
             self._answers.pop((target.kind, target.key), None)
+            self._noted.pop(target.key, None)
         match failure.outcome:
             case Outcome.CONFLICT:
                 self.view.doubt(target.kind, target.key)

@@ -25,6 +25,8 @@ from gpu.units import NodeName
 MOST_PODS: Final = 256
 """As the CRD has it."""
 _DIGITS: Final = 20
+_ADOPTED_WITHIN: Final = timedelta(seconds=2)
+"""A launcher mostly comes sooner, and is noted in the same write."""
 
 
 class Use(Enum):
@@ -51,6 +53,11 @@ def use(claim: GPUClaim, vmi: VMI | None, now: datetime, grace: float) -> Use:
     since = attachment.since or meta.EPOCH
     may_come = not attachment.uid and now - since < timedelta(seconds=grace)
     return Use.STARTING if may_come else Use.OVER
+
+
+def adopted_by(attachment: Attachment) -> datetime:
+    """Return when the VMI of an attachment is to be noted at the latest, if it came."""
+    return (attachment.since or meta.EPOCH) + _ADOPTED_WITHIN
 
 
 def left_behind(

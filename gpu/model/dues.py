@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from gpu.config import Grace
-from gpu.model import evidence, keeping, pod_ends
+from gpu.model import attaching, evidence, keeping, pod_ends
 from gpu.model.draft import Draft
 from gpu.model.sightings import Sightings
 from gpu.objects import meta
@@ -65,11 +65,18 @@ def _of_nodes(
 
 
 def _never_came(draft: Draft, grace: Grace) -> Iterator[datetime]:
-    """Yield when VMIs that have not come are not waited for any more, nor what was made or asked for them."""
+    """Yield when VMIs that have not come are not waited for any more, nor what was made or asked for them.
+
+    And when one that came is noted at the latest.
+    """
     waits = timedelta(seconds=grace.attachment)
     for claim in draft.unadopted:
-        if claim.attached_to is not None and evidence.vmi_of(draft.snapshot, claim) is None:
+        if claim.attached_to is None:
+            continue
+        if evidence.vmi_of(draft.snapshot, claim) is None:
             yield (claim.attached_to.since or meta.EPOCH) + waits
+        else:
+            yield attaching.adopted_by(claim.attached_to)
     for claim in draft.strays:
         yield claim.meta.created + waits
     for claim in draft.requested:

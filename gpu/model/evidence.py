@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from gpu.model import attaching, bind_requests, coverage, pod_ends
+from gpu.model import attaching, bind_requests, coverage, pod_ends, sightings
 from gpu.model.pod_ends import Used
 from gpu.model.signs import Found, Lack, Missing, Proof, Sign
 from gpu.model.snapshot import Snapshot
@@ -75,7 +75,8 @@ def judge(looking: Witness, claims: Iterable[GPUClaim]) -> Proof | None:
 
 def look(looking: Witness, claims: Iterable[GPUClaim]) -> Look:
     """Return what is known of every pod that an attachment records or its VMI lists."""
-    users = [claim for claim in claims if claim.attached_to is not None]
+    there = (sightings.known(looking.sightings, claim) for claim in claims)
+    users = [claim for claim in there if claim.attached_to is not None]
     found: list[Found] = []
     missing: list[Missing] = []
     vmis: set[tuple[ObjectKey, str]] = set()
@@ -146,6 +147,7 @@ def vmi_of(snapshot: Snapshot, claim: GPUClaim) -> VMI | None:
 
 def is_over(looking: Witness, claim: GPUClaim, vmi: VMI | None) -> bool:
     """Say whether nobody uses a claim by its attachment any more; `vmi` is its user."""
+    claim = sightings.known(looking.sightings, claim)
     return attaching.use(claim, vmi, looking.now, looking.grace.attachment) is attaching.Use.OVER
 
 

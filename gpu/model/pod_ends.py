@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+from gpu.model import sightings
 from gpu.model.signs import UNSEEN, Found, Lack, Missing, Sign
 from gpu.model.snapshot import Snapshot
 from gpu.model.witness import Witness
@@ -41,10 +42,10 @@ def signs(looking: Witness, used: Used, claims: Iterable[GPUClaim]) -> Iterator[
         yield _alive(looking, used, seen)
         return
     resources = _resources(looking.snapshot, claims)
-    if pod.node:
-        nodes = {pod.node}
-    elif pod.uid in looking.sightings.unplaced:
+    if sightings.never_placed(looking.sightings, namespace, pod.uid):
         nodes = set()
+    elif pod.node:
+        nodes = {pod.node}
     else:  # nobody knows where it was; what it may have used of the claims is where they are
         nodes = {claim.node for claim in claims if claim.node}
     for node in sorted(nodes):

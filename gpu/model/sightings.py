@@ -4,17 +4,18 @@ A new leader begins with nothing and sees everything anew, so each clock here st
 only delay a release, never bring one forward.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from gpu.config import Grace
-from gpu.model import demotions, rejections
+from gpu.model import coverage, demotions, rejections
 from gpu.model.demotions import Demotions
 from gpu.model.rejections import Rejections
 from gpu.model.snapshot import Snapshot
 from gpu.model.usage import Memory
 from gpu.objects.claims import GPUClaim
+from gpu.objects.meta import ObjectKey
 from gpu.objects.pods import Pod
 
 
@@ -25,13 +26,17 @@ class Sightings:
     absent: Mapping[str, datetime] = field(default_factory=dict)
     """Since when the pod object is not there."""
     unplaced: frozenset[str] = frozenset()
-    """Seen by this leader, and when last seen a scheduling gate kept them from any node."""
+    """Seen by this leader, and when last seen our gate kept them from any node."""
     records: Memory = field(default_factory=Memory)
     """What became of usage records; `observe` leaves it as it is."""
     rejections: Rejections = field(default_factory=Rejections)
     """Which nodes refused launchers; `observe` leaves it as it is, as the next."""
     demotions: Demotions = field(default_factory=Demotions)
     """Whose starts fail."""
+    let_through: frozenset[tuple[str, str]] = frozenset()
+    """Launchers, by namespace and uid, that this leader sent the pin of and has not seen without our gate."""
+    came: Mapping[str, str] = field(default_factory=dict)
+    """Uids of VMIs that came for attachments which do not note them yet, by admission id."""
 
 
 def observe(
@@ -42,7 +47,7 @@ def observe(
 ) -> Sightings:
     """Return what is known after one more look; `pods` by namespace and uid.
 
-    A pod without a node that no gate holds may be bound and deleted before the next look.
+    A pod without a node that our gate does not hold may be bound and deleted before the next look.
     """
     absent: dict[str, datetime] = {}
     unplaced: set[str] = set()
@@ -56,9 +61,29 @@ def observe(
                 absent[pod.uid] = old.absent.get(pod.uid, now)
                 if pod.uid in old.unplaced:
                     unplaced.add(pod.uid)
-            elif seen.node is None and seen.gates:
+            elif coverage.is_at_gate(seen):
                 unplaced.add(pod.uid)
-    return replace(old, absent=absent, unplaced=frozenset(unplaced))
+    sent = frozenset(key for key in old.let_through if _may_be_gated(pods.get(key), key[1], absent))
+    return replace(old, absent=absent, unplaced=frozenset(unplaced), let_through=sent)
+
+
+def _may_be_gated(pod: Pod | None, uid: str, absent: Container[str]) -> bool:
+    """Say whether a pod is shown as it waits at our gate, or was when it was shown last."""
+    return uid in absent if pod is None else coverage.is_at_gate(pod)
+
+
+def send(old: Sightings, launchers: Iterable[Pod]) -> Sightings:
+    """Return what is known once pins of these launchers may be on their way."""
+    sent = {(pod.meta.namespace, pod.meta.uid) for pod in launchers}
+    return replace(old, let_through=old.let_through | sent) if sent else old
+
+
+def never_placed(seen: Sightings, namespace: str, uid: str) -> bool:
+    """Say whether no node had a pod that is gone: it waited at the gate, and no pin of it was sent.
+
+    Nobody but the leader takes our gate off a pod, and no earlier leader does any more (`policies.pods`).
+    """
+    return uid in seen.unplaced and (namespace, uid) not in seen.let_through
 
 
 def is_told_of(claim: GPUClaim, pods: Mapping[tuple[str, str], Pod]) -> bool:
@@ -79,9 +104,30 @@ def look(old: Sightings, snapshot: Snapshot, grace: Grace, now: datetime) -> Sig
     )
     seen = observe(old, [snapshot.claims[key] for key in sorted(told)], pods, now)
     refused = rejections.observe(old.rejections, snapshot, grace, now)
+    came = dict(_came(old, snapshot))
     by_node = frozenset(one.vmi for one in refused.kept)
     return replace(
         seen,
         rejections=refused,
         demotions=demotions.observe(old.demotions, snapshot, by_node, now),
+        came=came,
     )
+
+
+def _came(old: Sightings, snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    for claim in snapshot.unadopted:
+        found = claim.attached_to
+        if found is None or not found.admission:
+            continue
+        vmi = snapshot.vmis.get(ObjectKey(claim.meta.namespace, found.vmi))
+        if vmi is not None and coverage.is_user(claim, vmi):
+            yield found.admission, vmi.meta.uid
+        elif found.admission in old.came:
+            yield found.admission, old.came[found.admission]
+
+
+def known(seen: Sightings, claim: GPUClaim) -> GPUClaim:
+    """Return a claim with the VMI that its attachment does not note, if this leader has seen that come."""
+    found = claim.attached_to
+    uid = "" if found is None or found.uid else seen.came.get(found.admission, "")
+    return replace(claim, attached_to=replace(found, uid=uid)) if found and uid else claim

@@ -1,20 +1,17 @@
 """Starts: launchers that wait at our gate, each with the claims and units of its VM, oldest first.
 
-A launcher is what its VMI lists in `status.activePods`: an owner reference anyone can write. Targets
-of a migration are never at the gate. A held claim is of a start when it is attached to its VMI; a
-template claim when it bears the name, class, units and owner that only the leader gives.
+A held claim is of a start when it is attached to its VMI; a template claim when it bears the name, class,
+units and owner that only the leader gives. Which pods are launchers at the gate is `at_gate`'s business.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from gpu import keys
-from gpu.model import coverage, gate_reasons, guests, refusals, sets, template_claims
+from gpu.model import at_gate, coverage, gate_reasons, guests, refusals, sets, template_claims
 from gpu.model.draft import Age, Draft
 from gpu.model.gate_reasons import GateReason
 from gpu.model.sets import ClaimSet
-from gpu.objects import pods
 from gpu.objects.claims import GPUClaim, Phase
 from gpu.objects.kinds import VMIS
 from gpu.objects.kubevirt import VMI
@@ -44,6 +41,8 @@ class Start:
     """Why it waits whatever is free."""
     set_id: str
     """Of its set; of the VMI as long as it has no claim."""
+    is_listed: bool = True
+    """Its VMI lists the pod. Until then it is prepared and not let through."""
 
     @property
     def key(self) -> ObjectKey:
@@ -113,55 +112,26 @@ class Start:
 
 def waiting(draft: Draft) -> tuple[Start, ...]:
     """Return every start that waits, oldest first; those with something Lost before all others."""
-    found_gated = gated(draft)
-    if not found_gated:
+    return _in_turn(_starts(draft, at_gate.listed(draft)))
+
+
+def with_coming(draft: Draft) -> tuple[Start, ...]:
+    """Return the same with those among them that are to have claims and whose VMI does not list the pod yet."""
+    here = _starts(draft, at_gate.listed(draft))
+    held = [it for it in at_gate.coming(draft) if it[0].admissions or it[0].template_units]
+    coming = _starts(draft, held)
+    return _in_turn((*here, *(replace(start, is_listed=False) for start in coming)))
+
+
+def _starts(draft: Draft, found: Sequence[tuple[VMI, Pod]]) -> tuple[Start, ...]:
+    if not found:
         return ()
     by_vm: dict[ObjectKey, ClaimSet] = {item.vm: item for item in draft.sets if item.vm}
-    found = (_start(draft, vmi, pod, by_vm.get(vmi.meta.key)) for vmi, pod in found_gated)
-    return tuple(
-        sorted(
-            found,
-            key=lambda start: (not start.has_lost, start.age),
-        )
-    )
+    return tuple(_start(draft, vmi, pod, by_vm.get(vmi.meta.key)) for vmi, pod in found)
 
 
-def owner_of(draft: Draft, pod: Pod) -> VMI | None:
-    """Return the VMI that lists a pod as its own, if it is there."""
-    snapshot = draft.snapshot
-    vm = snapshot.pod_units.owned.get((pod.meta.namespace, pod.meta.uid))
-    vmi = snapshot.vmis.get(vm) if vm is not None else None
-    return vmi if vmi is not None and pod.meta.uid in vmi.active_pods else None
-
-
-def is_launcher(pod: Pod) -> bool:
-    """Say whether a pod is a launcher, and no target of a migration; its labels are KubeVirt's."""
-    labels = pod.meta.labels
-    return (
-        labels.get(pods.LAUNCHER_LABEL) == pods.LAUNCHER_VALUE
-        and pods.MIGRATION_LABEL not in labels
-    )
-
-
-def gated(draft: Draft) -> list[tuple[VMI, Pod]]:
-    """Return the launchers at the gate, one of each VMI, with their VMIs."""
-    by_vmi: dict[str, tuple[VMI, Pod]] = {}
-    for pod in draft.snapshot.given.pods:
-        if not pod.gates or keys.PLACEMENT_GATE not in pod.gates:
-            continue
-        if pod.node is not None or not pod.live or pod.meta.deleting or not is_launcher(pod):
-            continue
-        vmi = owner_of(draft, pod)
-        if vmi is None or vmi.ended or vmi.meta.deleting:
-            continue
-        known = by_vmi.get(vmi.meta.uid)
-        if known is None or _age(pod) < _age(known[1]):
-            by_vmi[vmi.meta.uid] = (vmi, pod)
-    return list(by_vmi.values())
-
-
-def _age(pod: Pod) -> Age:
-    return (pod.meta.created, pod.meta.uid)
+def _in_turn(found: Iterable[Start]) -> tuple[Start, ...]:
+    return tuple(sorted(found, key=lambda start: (not start.has_lost, start.age)))
 
 
 def _start(draft: Draft, vmi: VMI, pod: Pod, shared: ClaimSet | None) -> Start:

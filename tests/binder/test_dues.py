@@ -41,11 +41,16 @@ def renew(rig):
     )
 
 
-def used(name="x", *, pods=None, uid="vmi-1", deleted=False, node="n1", **status):
+def used(name="x", *, pods=None, uid="vmi-1", since=None, deleted=False, node="n1", **status):
     """A claim that a VMI uses, which is not there."""
     meta = OURS | ({"deletionTimestamp": instant(-1)} if deleted else {})
-    attached = raws.attached("vm", uid=uid, pods=pods, since=instant())
+    attached = raws.attached("vm", uid=uid, pods=pods, since=since or instant())
     return raws.a_claim(name, meta=meta, status=raws.bound(node) | attached | status)
+
+
+def came():
+    """A claim whose VMI has come just now."""
+    return held(**raws.attached("vm", admission="adm-x", since=instant()))
 
 
 def held(name="x", node="n1", **status):
@@ -128,7 +133,9 @@ CASES = {
         None,
         config=Config(enabled=False),
     ),
-    "attachmentGrace": Case({"claims": [used(uid="")]}, 60, ("Bound", "n1", True, ""), STAYS),
+    "attachmentGrace": Case(
+        {"claims": [used(uid="", since=instant(-5))]}, 55, ("Bound", "n1", True, ""), STAYS
+    ),
     "attachmentGrace, of a template claim that no start took up": Case(
         {
             "claims": [
@@ -239,6 +246,21 @@ async def test_ends_of_one_second_cost_one_pass():
     renew(rig)
     await rig.once()
     assert [stands(rig, name) for name in ("x0", "x1")] == [STAYS, STAYS]
+
+
+async def test_a_vmi_that_came_is_noted_after_a_moment_though_no_launcher_does():
+    rig = a_rig(claims=[came()], vmis=[gated.a_vmi(pod=None, held=("x",), units={})])
+    await rig.until_echo()
+    rig.clock.advance(1)  # records and numbers wait no longer
+    report = (await rig.until_still())[-1]
+    assert (vmi_noted(rig), report.due) == ("", 2)
+    rig.clock.advance(1)
+    await rig.once()
+    assert vmi_noted(rig) == "vmi-vm"
+
+
+def vmi_noted(rig):
+    return rig.claim("x")["status"]["attachedTo"].get("uid", "")
 
 
 async def test_with_the_feature_off_nothing_but_releases_is_waited_for():

@@ -63,14 +63,39 @@ async def test_a_start_by_held_claims_takes_one_write_a_claim_and_the_pin():
     assert {rig.claim(name)["status"]["attachedTo"]["uid"] for name in ("a", "b")} == {"vmi-vm"}
 
 
-async def test_what_is_noted_already_is_read_before_the_pin():
-    """Another pass wrote it, perhaps another leader: the answer was not ours to see."""
+async def noted_only():
+    """A start whose pin failed: its claim notes the launcher already."""
     rig = a_rig(claims=[held("a")], starts=[a_start(held=("a",))])
     rig.cluster.fail(
         Fault(at=2, error=errors.ApiError(503, "ServiceUnavailable", ""), executed=False)
     )
     await rig.once()
     assert pinned(rig) is None
+    return rig
+
+
+async def test_what_another_leader_noted_is_read_before_the_pin():
+    """The answer was not ours to see."""
+    rig = (await noted_only()).next_leader()
+    reads = Reads(rig)
+    await rig.until_still()
+    assert pinned(rig) == "n1"
+    assert "GPUClaim a" in reads.keys
+
+
+async def test_what_an_earlier_pass_noted_is_not_read_again():
+    rig = await noted_only()
+    reads = Reads(rig)
+    await rig.until_still()
+    assert pinned(rig) == "n1"
+    assert "GPUClaim a" not in reads.keys
+
+
+async def test_what_an_earlier_pass_noted_is_read_when_the_claim_was_written_since():
+    rig = await noted_only()
+    await rig.cluster.patch(
+        kinds.GPU_CLAIMS, "a", {"metadata": {"labels": {"team": "x"}}}, "tenant-a"
+    )
     reads = Reads(rig)
     await rig.until_still()
     assert pinned(rig) == "n1"
@@ -113,7 +138,9 @@ async def test_a_pod_that_has_ended_is_noted_whatever_waits_at_the_gate():
 
 
 def a_pin(pod="pod-vm"):
-    confirm = ClaimsHeld(namespace="tenant-a", claims=("a",), node="n1", vmi_uid="vmi-vm", pod=pod)
+    confirm = ClaimsHeld(
+        namespace="tenant-a", claims=(("a", "7"),), node="n1", vmi_uid="vmi-vm", pod=pod
+    )
     launcher = pods.decode(gated.a_launcher())
     return Pin(
         vmi=ObjectKey("tenant-a", "vm"),
@@ -131,5 +158,6 @@ async def test_an_answer_of_this_pass_is_looked_at_as_closely_as_what_is_read(po
     rig = a_rig()
     answer = held("a")
     answer["status"] |= raws.attached("vm", uid="vmi-vm", pods={pod: "n1"})
-    words = await confirming.unmet(a_pin(), rig.cluster, {ObjectKey("tenant-a", "a"): answer}.get)
+    stored = {(ObjectKey("tenant-a", "a"), "7"): answer}
+    words = await confirming.unmet(a_pin(), rig.cluster, lambda *asked: stored.get(asked))
     assert (words == "") is is_met

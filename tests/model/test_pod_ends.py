@@ -30,6 +30,20 @@ SIGNS = {
         {"claim": a_user(pods={"p": ""}), "seen": replace(JUST_GONE, unplaced=frozenset({"p"}))},
         Found(pod="p", sign=Sign.NEVER_PLACED),
     ),
+    "gone from the gate, its node noted and no pin of it sent": (
+        {"seen": replace(JUST_GONE, unplaced=frozenset({"p"}))},
+        Found(pod="p", sign=Sign.NEVER_PLACED),
+    ),
+    "gone from the gate, and a pod of that uid elsewhere let through": (
+        {
+            "seen": replace(
+                JUST_GONE,
+                unplaced=frozenset({"p"}),
+                let_through=frozenset({("tenant-b", "p")}),
+            )
+        },
+        Found(pod="p", sign=Sign.NEVER_PLACED),
+    ),
     "gone, of an order that never had a node": (
         {"claim": a_user(on=None, pods={"p": ""}), "seen": JUST_GONE},
         Found(pod="p", sign=Sign.NEVER_PLACED),
@@ -163,8 +177,14 @@ LACKS = {
         {"claim": a_user(pods={"p": ""}), "seen": JUST_GONE},
         SETTLING,
     ),
-    "gone, once at a gate, and its node was recorded before it was let through": (
-        {"seen": replace(JUST_GONE, unplaced=frozenset({"p"}))},
+    "gone, last seen at the gate, and its pin was sent": (
+        {
+            "seen": replace(
+                JUST_GONE,
+                unplaced=frozenset({"p"}),
+                let_through=frozenset({("tenant-a", "p")}),
+            )
+        },
         SETTLING,
     ),
     "its VMI lists it, and it is not to be seen": (

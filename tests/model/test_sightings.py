@@ -2,9 +2,10 @@
 
 import pytest
 
+from gpu.config import Grace
 from gpu.model import sightings
 from gpu.model.sightings import Sightings
-from tests.builders import a_pod
+from tests.builders import a_pod, a_snapshot, a_vmi
 from tests.model.witnessed import GONE, a_user, at
 
 
@@ -26,12 +27,13 @@ def test_a_pod_that_is_there_again_or_has_ended_is_not_absent():
     ("pod", "unplaced"),
     [
         (a_pod(uid="p", gates=["gpu.cozystack.io/placement"]), {"p"}),
+        (a_pod(uid="p", gates=["example.com/quota"]), set()),
         (a_pod(uid="p"), set()),
         (a_pod(uid="p", on="n1"), set()),
     ],
-    ids=["at a gate", "bound the next moment", "bound"],
+    ids=["at our gate", "at another's", "bound the next moment", "bound"],
 )
-def test_a_pod_never_had_a_node_when_a_gate_held_it_the_last_time_it_was_seen(pod, unplaced):
+def test_a_pod_never_had_a_node_when_our_gate_held_it_the_last_time_it_was_seen(pod, unplaced):
     claims = [a_user(pods={"p": ""})]
     seen = sightings.observe(Sightings(), claims, {("tenant-a", "p"): pod}, at(0))
     assert seen.unplaced == unplaced
@@ -43,3 +45,51 @@ def test_a_pod_of_the_same_uid_in_another_namespace_is_another_pod():
     assert sightings.observe(Sightings(), [a_user()], {("tenant-b", "p"): pod}, at(7)).absent == {
         "p": at(7)
     }
+
+
+GATED = a_pod(uid="p", gates=["gpu.cozystack.io/placement"])
+LET = a_pod(uid="p")
+KEY = ("tenant-a", "p")
+
+
+def test_a_launcher_whose_pin_was_sent_may_have_a_node_until_it_is_shown_without_our_gate():
+    claims = [a_user()]
+    seen = sightings.observe(Sightings(), claims, {KEY: GATED}, at(0))
+    assert sightings.never_placed(seen, *KEY)
+    sent = sightings.send(seen, [GATED])
+    assert not sightings.never_placed(sent, *KEY)
+    shown = sightings.observe(sent, claims, {KEY: GATED}, at(1))
+    gone = sightings.observe(shown, claims, {}, at(2))
+    assert not sightings.never_placed(gone, *KEY)
+    assert sightings.observe(gone, claims, {}, at(3)).let_through == {KEY}
+    through = sightings.observe(shown, claims, {KEY: LET}, at(2))
+    assert (through.let_through, through.unplaced) == (set(), set())
+
+
+def test_pins_of_launchers_that_no_claim_notes_are_forgotten_once_they_are_gone():
+    sent = sightings.send(Sightings(), [GATED])
+    assert sightings.observe(sent, [], {KEY: GATED}, at(0)).let_through == {KEY}
+    assert sightings.observe(sent, [], {}, at(0)) == Sightings()
+
+
+def test_a_vmi_that_came_is_remembered_until_its_claim_notes_it_or_lets_go():
+    claim = a_user(uid="", pods={})
+    vmi = a_vmi("vm", uid="vmi-1", admissions={claim.meta.name: claim.attached_to.admission})
+    came = looked(Sightings(), [claim], [vmi])
+    assert came.came == {claim.attached_to.admission: "vmi-1"}
+    gone = looked(came, [claim], [])
+    assert gone.came == came.came
+    assert sightings.known(gone, claim).attached_to.uid == "vmi-1"
+    assert looked(gone, [a_user(pods={})], []).came == {}
+    assert looked(gone, [], []).came == {}
+
+
+def test_a_vmi_of_the_name_that_is_another_start_is_none_that_came():
+    claim = a_user(uid="", pods={})
+    other = a_vmi("vm", uid="vmi-2", admissions={claim.meta.name: "of-another-start"})
+    seen = looked(Sightings(), [claim], [other])
+    assert (seen.came, sightings.known(seen, claim)) == ({}, claim)
+
+
+def looked(old, claims, vmis):
+    return sightings.look(old, a_snapshot(claims=claims, vmis=vmis), Grace(), at(0))

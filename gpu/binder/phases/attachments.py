@@ -7,7 +7,7 @@ nothing but the leader lets it through, and that only once the note is stored.
 """
 
 from collections.abc import Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from gpu.binder import changes, confirms
@@ -24,7 +24,7 @@ from gpu.binder.changes import (
 )
 from gpu.binder.confirms import Confirm, VMIEnded, VMINeverCame
 from gpu.binder.phase import Scene
-from gpu.model import attaching, bind_requests, evidence, starts, template_claims
+from gpu.model import at_gate, attaching, bind_requests, evidence, sightings, template_claims
 from gpu.model.sets import ClaimSet
 from gpu.model.signs import Proof
 from gpu.model.witness import Witness
@@ -66,7 +66,7 @@ def _of_sets(scene: Scene, restless: Container[ObjectKey]) -> Iterator[Change]:
 
 def _at_gate(scene: Scene) -> dict[str, str]:
     """Return uids of the launchers that phase `gates` looks at in this pass, by uid of their VMI."""
-    return {vmi.meta.uid: pod.meta.uid for vmi, pod in starts.gated(scene.draft)}
+    return {vmi.meta.uid: pod.meta.uid for vmi, pod in at_gate.listed(scene.draft)}
 
 
 @dataclass(slots=True)
@@ -94,11 +94,12 @@ def _of_set(
     scene: Scene, looking: Witness, item: ClaimSet, at_gate: Mapping[str, str]
 ) -> Iterator[Change]:
     uses: dict[str, _Use] = {}
-    for claim in item.claims:
+    for stored in item.claims:
+        vmi = evidence.vmi_of(looking.snapshot, stored)
+        claim = stored if vmi else sightings.known(scene.sightings, stored)
         found = claim.attached_to
         if found is None:
             continue
-        vmi = evidence.vmi_of(looking.snapshot, claim)
         uid = vmi.meta.uid if vmi else found.uid
         key = ObjectKey(claim.meta.namespace, found.vmi)
         uses.setdefault(uid, _Use(key, uid, vmi)).claims.append((claim, found))
@@ -123,12 +124,7 @@ def _living(scene: Scene, looking: Witness, use: _Use, vmi: VMI, set_id: SetId) 
     for claim, found in use.ours:
         is_over = evidence.is_over(looking, claim, vmi)
         noted = attaching.noted(looking.snapshot, claim, vmi, ended, is_over=is_over)
-        left_to_gates = (
-            noted is not None
-            and claim.meta.name in vmi.admissions
-            and attaching.adds_only(found, noted, vmi, use.launcher)
-        )
-        if noted is not None and noted != found and not left_to_gates:
+        if noted is not None and noted != found and not _is_left(scene, use, (claim, found), noted):
             yield scene.plan(
                 Attach(claim=claim, attachment=noted, at=scene.now, set_id=set_id, confirm=relied)
             )
@@ -136,6 +132,31 @@ def _living(scene: Scene, looking: Witness, use: _Use, vmi: VMI, set_id: SetId) 
             yield OwnClaim(claim=claim, owner=template_claims.owner(vmi), set_id=set_id)
     if scene.config.enabled and vmi.migrated_to is not None and vmi.migrated_to == vmi.node:
         yield from _migrated(scene, use, vmi.migrated_to, set_id)
+
+
+def _is_left(scene: Scene, use: _Use, one: tuple[GPUClaim, Attachment], noted: Attachment) -> bool:
+    """Say whether what is to be noted of a VMI that lives is left to phase `gates`, or for a moment."""
+    (claim, found), vmi = one, use.vmi
+    if vmi is None:
+        return False
+    names_it = claim.meta.name in vmi.admissions
+    if names_it and attaching.adds_only(found, noted, vmi, use.launcher):
+        return True
+    return _may_wait(scene, found, noted) and not vmi.meta.deleting
+
+
+def _may_wait(scene: Scene, found: Attachment, noted: Attachment) -> bool:
+    """Say whether what is to be noted of a VMI that has just come waits for a moment.
+
+    Its uid alone does, so that one write notes its launcher too; all of it does while starts wait for an
+    answer. Should the VMI go meanwhile, this leader knows that it was there (`sightings.known`).
+    """
+    if found.uid or scene.now >= attaching.adopted_by(found):
+        return False
+    if {pod for pod in noted.pods if pod.ended} - set(found.pods):
+        return False
+    is_its_uid = replace(found, uid=noted.uid) == noted
+    return is_its_uid or any(map(bind_requests.is_open, scene.draft.requested))
 
 
 def _has_absent(scene: Scene, use: _Use) -> bool:
@@ -224,8 +245,8 @@ def _end(
     if not scene.config.enabled:
         return []
     if claim.is_template:
-        # The next start of a VM that never came may take the claim up in this moment.
-        version = claim.meta.resource_version if isinstance(over, VMINeverCame) else ""
+        # The next start may take up a claim that notes no VMI in this moment.
+        version = "" if _is_adopted(scene, claim) else claim.meta.resource_version
         return [DeleteClaim(claim=claim, set_id=set_id, version=version, confirm=(over,))]
     if proof is None:
         return []
@@ -241,12 +262,18 @@ def _end(
     return [scene.plan(detach)]
 
 
+def _is_adopted(scene: Scene, claim: GPUClaim) -> bool:
+    """Say whether the attachment of a claim notes its VMI, as stored."""
+    stored = scene.draft.claim(claim.key)
+    return stored is not None and stored.attached_to is not None and bool(stored.attached_to.uid)
+
+
 def _note(
     scene: Scene, vmi: VMI | None, one: tuple[GPUClaim, Attachment], set_id: SetId
 ) -> Iterator[Change]:
     claim, found = one
     noted = attaching.noted(scene.draft.snapshot, claim, vmi, is_over=True)
-    if noted is not None and noted != found:
+    if noted is not None and (noted != found or (found.uid and not _is_adopted(scene, claim))):
         yield scene.plan(Attach(claim=claim, attachment=noted, at=scene.now, set_id=set_id))
 
 

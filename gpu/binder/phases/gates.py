@@ -3,6 +3,7 @@
 The whole set stands on one node that takes the pod too, or nothing is made. Every write of a start is
 stored before the next is sent, the pin last: cut off anywhere, the next pass goes on from what is
 stored. A pod that has to wait stays at the gate, which costs nothing; it is never deleted.
+All but the pin is written as soon as the pod is there, if it fits: KubeVirt takes a while to list it.
 """
 
 from collections.abc import Container, Iterator
@@ -14,7 +15,7 @@ from gpu.binder.changes import Attach, Change, DeleteClaim, How, Place, SetId
 from gpu.binder.confirms import ClaimsHeld, Confirm
 from gpu.binder.phase import Scene, Waits
 from gpu.binder.start_changes import CreateClaim, ExplainGated, Pin
-from gpu.config import RawPlacement
+from gpu.config import PolicyMode, RawPlacement
 from gpu.model import (
     attaching,
     bind_requests,
@@ -55,7 +56,7 @@ def changes_of(scene: Scene) -> Iterator[Change]:
     waiting: dict[str, Waits] = {}
     scene.findings.waiting = waiting
     told: Container[ObjectKey] = ()
-    found = _in_turn(scene, starts.waiting(scene.draft))
+    found = _in_turn(scene, _starts(scene))
     if found:
         gate = _gate(scene, found, waiting)
         for start in found:
@@ -64,6 +65,12 @@ def changes_of(scene: Scene) -> Iterator[Change]:
         gate.ahead.give_back()
         told = gate.told
     yield from _quiet(scene, told)
+
+
+def _starts(scene: Scene) -> tuple[Start, ...]:
+    """Return the starts to be looked at; nothing is prepared where no policy says who puts our gate on a pod."""
+    is_kept = scene.config.policies is not PolicyMode.OFF
+    return starts.with_coming(scene.draft) if is_kept else starts.waiting(scene.draft)
 
 
 def _new(start: Start) -> Iterator[ClassName]:
@@ -107,7 +114,8 @@ def _of(gate: _Gate, start: Start) -> Iterator[Change]:
     later = _later(scene, start)
     seat = (later,) if later else _seat(gate, start, where)
     if isinstance(seat, tuple):
-        yield from _waits(gate, start, seat)
+        if start.is_listed:  # or it is told once it is
+            yield from _waits(gate, start, seat)
     else:
         yield from _seated(gate, start, seat, where)
 
@@ -187,7 +195,10 @@ def _seated(gate: _Gate, start: Start, node: NodeName, where: Reach) -> Iterator
     draft.seat(start.pod, node, start.key)
     booking.charge_raw(draft.ledger, start.tenant, start.raw, +1)
     gate.facts.pin(start.pod, node)
-    yield _pin(start, node, tuple(claim.meta.name for claim in used))
+    if start.is_listed:
+        yield _pin(start, node, tuple((it.meta.name, it.meta.resource_version) for it in used))
+    else:
+        scene.findings.prepared = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,7 +272,7 @@ def _attached(scene: Scene, start: Start, claim: GPUClaim, node: NodeName) -> At
     )
 
 
-def _pin(start: Start, node: NodeName | None, used: tuple[str, ...] = ()) -> Pin:
+def _pin(start: Start, node: NodeName | None, used: tuple[tuple[str, str], ...] = ()) -> Pin:
     vmi, pod = start.vmi.meta, start.pod
     held = ClaimsHeld(
         namespace=vmi.namespace,

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from gpu.binder import conditions
 from gpu.binder.changes import Change, Degrade
 from gpu.binder.phase import Scene
-from gpu.model import coverage, starts
+from gpu.model import at_gate, coverage
 from gpu.objects.claims import Alarm, GPUClaim
 from gpu.objects.meta import ObjectKey
 from gpu.objects.pods import Pod
@@ -39,9 +39,9 @@ def _astray(scene: Scene) -> dict[ObjectKey, Pod]:
     """Return launchers past no gate, by the VM that lists them."""
     found: dict[ObjectKey, Pod] = {}
     for pod in scene.draft.snapshot.pods.values():
-        if pod.pinned is not None or not pod.live or not starts.is_launcher(pod):
+        if pod.pinned is not None or not pod.live or not at_gate.is_launcher(pod):
             continue
-        vmi = None if coverage.is_at_gate(pod) else starts.owner_of(scene.draft, pod)
+        vmi = None if coverage.is_at_gate(pod) else at_gate.owner_of(scene.draft, pod)
         if vmi is not None:
             found[vmi.meta.key] = pod
     return found

@@ -177,7 +177,7 @@ def test_the_pin_relies_on_every_claim_being_held_on_its_node():
     (confirm,) = found[-1].confirm
     assert confirm == ClaimsHeld(
         namespace="tenant-a",
-        claims=("a", gated.template()),
+        claims=(("a", found[1].claim.meta.resource_version), (gated.template(), "")),
         node="n1",
         vmi_uid=UID,
         pod="pod-vm",
