@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from gpu import keys
-from gpu.model import coverage, ordered, sets, spent
+from gpu.model import coverage, ordered, sets, spent, template_claims
 from gpu.model.ledger import Holder
 from gpu.model.sets import ClaimSet, Named
 from gpu.objects.claims import GPUClaim, Phase
@@ -69,6 +69,11 @@ def is_unadopted(claim: GPUClaim) -> bool:
     return claim.attached_to is not None and not claim.attached_to.uid
 
 
+def is_unowned(claim: GPUClaim) -> bool:
+    """Say whether a claim was made for a start before its VMI was, and does not go with that VMI yet."""
+    return is_attached(claim) and not claim.meta.deleting and template_claims.is_unowned(claim)
+
+
 def is_stray(claim: GPUClaim) -> bool:
     """Say whether a claim was made for a VM's start and nothing uses it."""
     return claim.is_template and claim.attached_to is None and not claim.meta.deleting
@@ -85,6 +90,7 @@ _MARKS: Final[Mapping[str, Callable[[GPUClaim], bool]]] = {
     "lost": is_lost,
     "attached": is_attached,
     "unadopted": is_unadopted,
+    "unowned": is_unowned,
     "degraded": is_degraded,
     "gated": is_gated,
     "rejected": is_rejected,
@@ -173,6 +179,11 @@ class Indexed:
     def unadopted(self) -> tuple[GPUClaim, ...]:
         """Claims attached to a start whose VMI has not been seen, in key order."""
         return self.indexed().marked["unadopted"]
+
+    @property
+    def unowned(self) -> tuple[GPUClaim, ...]:
+        """Attached template claims that do not go with their VMI yet and are not deleted, in key order."""
+        return self.indexed().marked["unowned"]
 
     @property
     def degraded(self) -> tuple[GPUClaim, ...]:

@@ -16,7 +16,7 @@ from gpu.objects.claims import Cause, GPUClaim
 from gpu.objects.kinds import GPU_CLAIMS
 from gpu.objects.meta import ObjectKey
 from gpu.units import ClassName, NodeName
-from tests.binder import raws
+from tests.binder import asking, raws
 from tests.binder.rig import Rig
 from tests.fakes.recorder import HeardRecorder
 
@@ -78,6 +78,7 @@ async def test_what_places_nothing_runs_on_and_tells_of_the_cluster_as_it_is():
     assert list(report.phases) == [
         *names[: names.index("orders") + 1],
         "release",
+        "owners",
         "usage",
         "off",
         "status",
@@ -265,3 +266,14 @@ async def test_a_migration_is_followed_to_a_pod_that_is_not_seen(noted):
     report = await rig.passes.once()
     assert report.plan_problem == ""
     assert rig.placed()["tenant-a/x"] == "n2"
+
+
+async def test_a_template_claim_is_given_its_owner_also_when_a_plan_is_refused():
+    rig = three(table=with_wrong_orders())
+    granted = {"result": "Succeeded", "message": "m"}
+    made = asking.claim("t", "n2", vm="v", answer=granted, template=True)
+    vmi = raws.a_vmi("v", uid="vmi-v", phase="Scheduling", admissions={"t": "r1"})
+    rig.store(nodes=[raws.a_node("n2")], claims=[made], vmis=[vmi])
+    report = await rig.once()
+    assert report.plan_problem
+    assert report.written["OwnClaim"] == 1

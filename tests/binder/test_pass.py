@@ -29,6 +29,7 @@ CONTRACT = (
     "lost",
     "orders",
     "release",
+    "owners",
     "usage",
     "off",
     "status",

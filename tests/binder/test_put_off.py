@@ -11,11 +11,11 @@ from gpu.binder.housekeeping import MOST
 from gpu.binder.replaying import Saves
 from gpu.binder.report import PassReport
 from gpu.objects import kinds
-from tests.binder import interrupting, raws
+from tests.binder import asking, interrupting, raws
 from tests.binder.rig import Rig
 from tests.binder.slow import Slow
 
-HOUSEKEEPING = {"usage", "status"}
+HOUSEKEEPING = {"owners", "usage", "status"}
 
 
 def a_rig(**more: Any) -> tuple[Rig, Slow]:
@@ -125,3 +125,48 @@ async def test_a_pass_that_put_them_off_is_decided_alike_when_it_is_run_again(tm
     saved = await asyncio.to_thread(lambda: replaying.decode(Path(report.saved).read_bytes()))
     assert HOUSEKEEPING.isdisjoint(saved.table)
     assert replaying.decide(saved) == saved.decisions != ()
+
+
+def a_start(rig: Rig) -> None:
+    """Store a start whose VMI came: its template claim has no owner yet, all else is noted."""
+    granted = {"result": "Succeeded", "message": "m"}
+    status = raws.attached("vm", uid="vmi-vm", admission="r1", since=asking.SINCE)
+    claim = asking.claim("t", "n1", answer=granted, template=True, status=status)
+    vmi = raws.a_vmi("vm", uid="vmi-vm", phase="Scheduling", admissions={"t": "r1"})
+    rig.store(claims=[claim], vmis=[vmi])
+
+
+def is_owned(rig: Rig) -> bool:
+    found = rig.claim("t")
+    assert found is not None
+    return bool(found["metadata"].get("ownerReferences"))
+
+
+async def test_the_owner_of_a_template_claim_waits_for_news_and_comes_within_a_while():
+    rig, line = a_rig()
+    a_start(rig)
+    seen = []
+    for name, other in itertools.pairwise("abcde"):
+        await binds(rig, line, name, shows=[other])
+        seen.append(is_owned(rig))
+        rig.clock.advance(0.4 * MOST)
+    assert seen == [False, False, False, True]
+
+
+async def test_without_news_the_owner_comes_in_the_pass_that_sees_the_vmi():
+    rig, _ = a_rig()
+    a_start(rig)
+    report = await rig.passes.once()
+    assert report.written["OwnClaim"] == 1
+    assert is_owned(rig)
+
+
+async def test_a_pass_that_gave_an_owner_is_decided_alike_when_it_is_run_again(tmp_path):
+    rig, _ = a_rig(in_thread=asyncio.to_thread)
+    rig.passes.saves = Saves(directory=tmp_path)
+    rig.passes.saves.ask()
+    a_start(rig)
+    report = await rig.passes.once()
+    saved = await asyncio.to_thread(lambda: replaying.decode(Path(report.saved).read_bytes()))
+    assert replaying.decide(saved) == saved.decisions
+    assert any(line.startswith("owners OwnClaim") for line in saved.decisions)

@@ -78,8 +78,8 @@ async def test_a_pass_that_wants_nothing_visits_the_thread_twice():
     rig, visits = a_rig()
     await still(rig, visits)
     report = await rig.once()
-    # Before `usage` the watch is asked whether that may wait.
-    assert visits == split("usage")
+    # Before `owners` the watch is asked whether that may wait.
+    assert visits == split("owners")
     assert list(report.phases) == NAMES
 
 
@@ -90,7 +90,7 @@ async def test_what_a_phase_wants_is_written_before_the_next_is_planned():
     report = await rig.once()
     assert (report.written["Place"], report.written["WriteRecord"]) == (1, 1)
     # Behind `orders`, before what may wait, and behind a record.
-    assert visits == split("release", "usage", "off")
+    assert visits == split("release", "owners", "off")
 
 
 async def test_no_more_is_planned_in_one_go_once_that_has_taken_long():
@@ -106,7 +106,7 @@ async def test_who_waits_long_for_the_thread_does_not_wait_more_often_and_the_wa
     rig, visits = a_rig(queues=STRETCH)
     await still(rig, visits)
     report = await rig.once()
-    assert visits == split("usage")
+    assert visits == split("owners")
     spent = sum(one.deciding + one.writing for one in report.phases.values())
     assert spent == pytest.approx(len(visits) * 2 * STRETCH)
 

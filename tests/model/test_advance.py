@@ -34,6 +34,7 @@ MARKS = (
     "lost",
     "attached",
     "unadopted",
+    "unowned",
     "degraded",
     "strays",
     "holders",

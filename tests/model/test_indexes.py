@@ -14,6 +14,7 @@ WALKS = {
     "deleting": indexes.is_held_back,
     "lost": indexes.is_lost,
     "attached": indexes.is_attached,
+    "unowned": indexes.is_unowned,
     "degraded": indexes.is_degraded,
     "strays": indexes.is_stray,
     "holders": indexes.is_holder,

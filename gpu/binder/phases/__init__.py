@@ -12,6 +12,7 @@ from gpu.binder.phases import (
     moves,
     off,
     orders,
+    owners,
     rejections,
     release,
     requests,
@@ -34,6 +35,7 @@ PASS: Final = (
     Phase(name="lost", changes=lost.changes_of),
     Phase(name="orders", changes=orders.changes_of),
     Phase(name="release", changes=release.changes_of, when_disabled=True, after_failed_write=True),
+    Phase(name="owners", changes=owners.changes_of, after_refused_plan=True, may_wait=True),
     Phase(
         name="usage",
         changes=usage.changes_of,

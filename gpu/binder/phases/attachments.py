@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from gpu.binder import changes, confirms
-from gpu.binder.answer_changes import ForgetRequest, OwnClaim
+from gpu.binder.answer_changes import ForgetRequest
 from gpu.binder.changes import (
     Attach,
     Change,
@@ -24,7 +24,7 @@ from gpu.binder.changes import (
 )
 from gpu.binder.confirms import Confirm, VMIEnded, VMINeverCame
 from gpu.binder.phase import Scene
-from gpu.model import at_gate, attaching, bind_requests, evidence, sightings, template_claims
+from gpu.model import at_gate, attaching, bind_requests, evidence, sightings
 from gpu.model.sets import ClaimSet
 from gpu.model.signs import Proof
 from gpu.model.witness import Witness
@@ -42,10 +42,7 @@ def changes_of(scene: Scene) -> Iterator[Change]:
         scene.draft.attached,
         snapshot.given.vmis,
         snapshot.given.pods,
-        lambda claim: (
-            not claim.meta.deleting
-            and (template_claims.is_unowned(claim) or not attaching.is_settled(snapshot, claim))
-        ),
+        lambda claim: not claim.meta.deleting and not attaching.is_settled(snapshot, claim),
     )
     if restless:
         yield from _of_sets(scene, restless)
@@ -128,8 +125,6 @@ def _living(scene: Scene, looking: Witness, use: _Use, vmi: VMI, set_id: SetId) 
             yield scene.plan(
                 Attach(claim=claim, attachment=noted, at=scene.now, set_id=set_id, confirm=relied)
             )
-        if scene.config.enabled and template_claims.is_unowned(claim):
-            yield OwnClaim(claim=claim, owner=template_claims.owner(vmi), set_id=set_id)
     if scene.config.enabled and vmi.migrated_to is not None and vmi.migrated_to == vmi.node:
         yield from _migrated(scene, use, vmi.migrated_to, set_id)
 
