@@ -25,7 +25,7 @@ from gpu import keys
 from gpu.admission.reserving import RENEWED, Gate
 from gpu.admission.sightings import Sightings
 from gpu.admission.starting import Starts
-from gpu.binder.lead import Binder
+from gpu.binder.lead import Awaited, Binder
 from gpu.binder.replaying import Saves
 from gpu.cluster import lease, recorder
 from gpu.cluster.caches import Caches
@@ -85,10 +85,12 @@ def build(  # noqa: PLR0917 -- what `serve` opened, handed on once
         failed=made.trust_errors.inc,
     )
     health = Health()
+    awaited = Awaited()
     events = recorder.Recorder(
         client,
         recorder.Reporter(f"{keys.DOMAIN}/binder", settings.config.identity),
         clock=clock,
+        waits=awaited,
     )
     services = appkeys.Services(
         authenticator=authn.Authenticator(
@@ -140,6 +142,7 @@ def build(  # noqa: PLR0917 -- what `serve` opened, handed on once
             in_thread=computing,
             recorder=events,
             saves=Saves(directory=settings.replay_dir, asked=settings.save_first),
+            awaited=awaited,
         ),
         leadership=lease.Leadership(
             reviewer,

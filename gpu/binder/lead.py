@@ -27,6 +27,17 @@ ANSWERING: Final = 4
 log = structlog.get_logger(__name__)
 
 
+@dataclass(slots=True)
+class Awaited:
+    """Says whether starts wait for an answer of this replica: of the leader alone, as its passes see it."""
+
+    passes: Passes | None = None
+
+    def __call__(self) -> bool:
+        """Say whether any does now; cheap until a claim changes."""
+        return self.passes is not None and self.passes.is_awaited()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Binder:
     """The binder as `apiserver/wiring.py` wires it; one per process, idle until it leads."""
@@ -40,6 +51,7 @@ class Binder:
     in_thread: InThread = asyncio.to_thread
     recorder: Recorder = field(default_factory=news.Silent)
     saves: Saves = field(default_factory=Saves)
+    awaited: Awaited = field(default_factory=Awaited)
 
     async def lead(self, hold: Hold) -> None:
         """Lead until cancelled, or until the leadership is over, and then return.
@@ -85,11 +97,12 @@ class Binder:
             if self.config.binding is Binding.REQUEST:
                 answers = self._answers(passes, loop)
                 ends += [self.reader.subscribe(one.signal) for one in answers]
+                self.awaited.passes = passes
             self.saves.wake = loop.signal
             try:
                 await _run(loop, answers)
             finally:
-                self.saves.wake = None
+                self.saves.wake = self.awaited.passes = None
                 for end in ends:
                     end()
         except Deposed as error:

@@ -227,13 +227,20 @@ class Passes:
 
     def _is_asked(self) -> bool:
         """Say whether the watch shows an open request that no pass under way answers; cheap until a claim changes."""
+        return not self._requests() <= frozenset().union(*(run.answering for run in self._running))
+
+    def is_awaited(self) -> bool:
+        """Say whether the watch shows an open request, be it that a pass is answering it; as cheap."""
+        return bool(self._requests())
+
+    def _requests(self) -> frozenset[tuple[ObjectKey, str]]:
         if not self.config.enabled:
-            return False
+            return frozenset()
         shown = self.view.claims()
         if shown is not self._looked:
             self._looked = shown
             self._unanswered = frozenset(_asked(shown))
-        return not self._unanswered <= frozenset().union(*(run.answering for run in self._running))
+        return self._unanswered
 
     async def _begin_answers(self, began: float) -> Run | None:
         """Look for starts to be answered; None when there is none that can be."""

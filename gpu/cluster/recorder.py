@@ -2,13 +2,14 @@
 
 `event()` only queues: it never waits and never raises. The queue is bounded, and one Event is
 written at a time, so that a burst of them does not compete with the writes they tell of. What does
-not fit, or cannot be written, is dropped and counted: an Event is news, not a record.
+not fit, or cannot be written, is dropped and counted: an Event is news, not a record. While somebody
+waits for an answer of this replica they give way to it, for a while.
 """
 
 import asyncio
 import uuid
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, Unpack
 
@@ -30,6 +31,10 @@ NOTE_CAP: Final = 1024
 DEADLINE: Final = 5.0
 PAUSE: Final = 5.0
 """Seconds of rest after an Event that found no server."""
+MOST: Final = 1.0
+"""Seconds that Events are held back at most, from when the first of them was."""
+LOOK_AGAIN: Final = 0.05
+"""Seconds until it is asked again whether anybody waits."""
 CLUSTER_NAMESPACE: Final = "default"
 """Where Events about objects without a namespace go, as everywhere in Kubernetes."""
 
@@ -54,18 +59,36 @@ class Reporter:
     instance: str
 
 
+def _never() -> bool:
+    """Nobody waits."""
+    return False
+
+
 class Recorder:
     """Satisfies the Recorder port; `run()` writes what `event()` queues."""
 
-    def __init__(self, api: Api, reporter: Reporter, *, clock: ports.Clock) -> None:
+    def __init__(
+        self,
+        api: Api,
+        reporter: Reporter,
+        *,
+        clock: ports.Clock,
+        waits: Callable[[], bool] = _never,
+    ) -> None:
+        """Have Events give way while `waits` says that somebody waits for an answer; it is asked often."""
         self.written = 0
         self.dropped = 0
         """Events that were not written: the queue was full, or the server away or against it."""
         self._api = api
         self._reporter = reporter
         self._clock = clock
+        self._waits = waits
         self._queue: asyncio.Queue[tuple[About, dict[str, Any]]] = asyncio.Queue(QUEUE)
         self._last: OrderedDict[About, str] = OrderedDict()
+        self._held = 0
+        """Queued Events that were held back."""
+        self._until = 0.0
+        """When these are written at the latest, in seconds of the event loop."""
 
     def event(
         self, regarding: Kind, key: ObjectKey, uid: str, *, warning: bool, reason: str, note: str
@@ -94,6 +117,7 @@ class Recorder:
         """Write queued Events until cancelled."""
         while True:
             about, body = await self._queue.get()
+            await self._give_way()
             try:
                 await self._api.create(kinds.EVENTS, body, deadline=DEADLINE)
             except errors.ApiError as error:
@@ -103,6 +127,16 @@ class Recorder:
                     await asyncio.sleep(PAUSE)  # away or overrun: the rest of the queue can wait
             else:
                 self.written += 1
+
+    async def _give_way(self) -> None:
+        """Hold the next Event back while somebody waits; those that were held for MOST go in any case."""
+        now = asyncio.get_running_loop().time
+        if not self._held:
+            self._until = now() + MOST
+        while now() < self._until and self._waits():
+            await asyncio.sleep(min(LOOK_AGAIN, self._until - now()))
+            self._held = 1 + self._queue.qsize()
+        self._held = max(self._held - 1, 0)
 
     def _drop(self, about: About) -> None:
         self.dropped += 1

@@ -100,6 +100,28 @@ async def test_under_gate_the_full_pass_answers_what_is_left_of_requests():
         assert [it for it in led.seen.reports if not it.phases.keys() - {"requests"}] == []
 
 
+async def test_a_start_is_awaited_until_it_is_answered_and_only_where_it_is():
+    async with Led(asking.CONFIG) as led:
+        awaited = led.binder.awaited
+        await asyncio.sleep(2.5)
+        assert not awaited()
+        led.line.stuck = lambda name: name == "t"
+        await led.ask("t")
+        await asyncio.sleep(0.1)
+        assert led.line.waiting  # its answer is on its way
+        assert awaited()
+        led.line.go.set()
+        await asyncio.sleep(0.1)
+        assert not awaited()
+        led.line.go.clear()
+        led.line.stuck = lambda name: name == "u"
+        await led.ask("u")
+        await asyncio.sleep(0.1)
+        assert awaited()
+        await drained(led.leading)
+        assert not awaited()  # the next leader's business
+
+
 async def test_it_returns_when_it_is_deposed():
     async with Led(asking.CONFIG) as led:
         await asyncio.sleep(2.5)

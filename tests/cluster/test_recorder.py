@@ -17,9 +17,9 @@ KEY = ObjectKey("tenant-a", "one")
 
 
 @asynccontextmanager
-async def recording(api):
+async def recording(api, **more):
     made = recorder.Recorder(
-        api, recorder.Reporter("gpu.cozystack.io/binder", "binder-0"), clock=FakeClock()
+        api, recorder.Reporter("gpu.cozystack.io/binder", "binder-0"), clock=FakeClock(), **more
     )
     async with asyncio.TaskGroup() as tasks:
         task = tasks.create_task(made.run())
