@@ -61,8 +61,9 @@ func crds() []*extv1.CustomResourceDefinition {
 	return made
 }
 
+// As virt-operator has them by default: with ExternalNetResourceInjection off the controller reads networks.
 func roles(namespace string) []runtime.Object {
-	made := rbac.GetAllController(namespace, false)
+	made := rbac.GetAllController(namespace, true)
 	made = append(made, rbac.GetAllApiServer(namespace)...)
 	made = append(made, rbac.GetAllHandler(namespace)...)
 	made = append(made, rbac.GetAllCluster()...)
