@@ -38,6 +38,11 @@ class Settings:
         return Settings(tuple(sorted(set(names))), raw_names)
 
 
+def is_resource_name(text: str) -> bool:
+    """Say whether an extended resource of a node can be called this."""
+    return _NAME.fullmatch(text) is not None
+
+
 def format_data(settings: Settings) -> dict[str, str]:
     """Return the ConfigMap's `data`; `parse_data` of it gives equal settings."""
     return {
@@ -57,7 +62,7 @@ def parse_data(data: Mapping[str, str]) -> Settings:
     text = data[RESOURCE_NAMES]
     names = text.split(",") if text else []
     for name in names:
-        if _NAME.fullmatch(name) is None:
+        if not is_resource_name(name):
             raise SettingsError(f"data.{RESOURCE_NAMES}: {name[:80]!r} is no resource name")
     raw = data[RAW_RESOURCE_NAMES]
     if raw not in set(RawNames):

@@ -6,6 +6,7 @@ there for good. Labels, selectors, affinities, tolerations and volumes are the V
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 from gpu.admission import foreseen_amounts, vmis
@@ -33,14 +34,21 @@ _SECRECY: Final = {"sev": "kubevirt.io/sev", "snp": "kubevirt.io/sev-snp", "tdx"
 _OF_HOST: Final = frozenset({"host-model", "host-passthrough"})
 _AFFINITIES: Final = ("nodeAffinity", "podAffinity", "podAntiAffinity")
 Selector = dict[str, str]
+_NONE: Final[Mapping[str, int]] = MappingProxyType({})
 
 
-def launcher(asked: Review, world: World) -> str | Denied:
-    """Return what the launcher of a VMI will ask of its node, as a bind request carries it, or a denial."""
+def launcher(asked: Review, world: World, networks: Mapping[str, int] = _NONE) -> str | Denied:
+    """Return what the launcher of a VMI will ask of its node, as a bind request carries it, or a denial.
+
+    `networks`: units of each resource that its networks ask for.
+    """
     config = next((item.launching for item in world.kubevirts), Launching())
     vmi = Fields(asked.object)
     try:
-        text = foreseen.format_launcher(_labels(vmi, asked.name), _spec(vmi, config, world.nodes))
+        amounts = foreseen_amounts.amounts(vmi, config, networks)
+        spec = _spec(vmi, config, world.nodes, amounts)
+        spec |= _volumes(vmi)
+        text = foreseen.format_launcher(_labels(vmi, asked.name), spec)
         foreseen.read(text, asked.namespace, "")  # what the leader cannot read it would not ask
     except DecodeError as error:
         return vmis.unread(asked, str(error))
@@ -67,9 +75,10 @@ def _labels(vmi: Fields, name: str) -> Mapping[str, str]:
     return {**own, LAUNCHER_LABEL: LAUNCHER_VALUE, "vm.kubevirt.io/name": name}
 
 
-def _spec(vmi: Fields, config: Launching, nodes: Iterable[Node]) -> Raw:
+def _spec(
+    vmi: Fields, config: Launching, nodes: Iterable[Node], amounts: Mapping[str, int]
+) -> dict[str, Any]:
     spec = vmi.child("spec")
-    amounts = foreseen_amounts.amounts(vmi, config)
     requests = {
         name: f"{amount}m" if name == "cpu" else str(amount) for name, amount in amounts.items()
     }
@@ -78,12 +87,17 @@ def _spec(vmi: Fields, config: Launching, nodes: Iterable[Node]) -> Raw:
         "nodeSelector": _selector(spec, config, tuple(nodes)),
         "affinity": _affinity(spec, config),
         "tolerations": [item.raw for item in spec.children("tolerations")],
-        "volumes": [
-            {"persistentVolumeClaim": {"claimName": name}}
-            for name in dict.fromkeys(kubevirt.volume_claims(spec))
-        ],
     }
     return {name: value for name, value in found.items() if value}
+
+
+# Volumes.
+
+
+def _volumes(vmi: Fields) -> dict[str, Any]:
+    names = dict.fromkeys(kubevirt.volume_claims(vmi.child("spec")))
+    found = [{"persistentVolumeClaim": {"claimName": name}} for name in names]
+    return {"volumes": found} if found else {}
 
 
 # Labels of nodes.

@@ -71,15 +71,16 @@ _CONSOLE: Final = _Beside(
 _SIDECAR: Final = _Beside(kind="sidecar", usual={}, firm={"cpu": 200, "memory": 64 * _M})
 
 
-def amounts(vmi: Fields, config: Launching) -> dict[str, int]:
+def amounts(vmi: Fields, config: Launching, networks: Mapping[str, int]) -> dict[str, int]:
     """Return what the whole pod asks for, units of classes and claims apart. Raises DecodeError.
 
-    CPU in thousandths, anything else as it counts, none above MOST.
+    CPU in thousandths, anything else as it counts, none above MOST. `networks` are units of resources beside those
+    that the VMI itself asks for.
     """
     found = _Guest(vmi, config)
     asked = dict(found.others())
     asked["cpu"] = asked.get("cpu", 0) + found.cpu()
-    for name, amount in found.memory().items():
+    for name, amount in (*found.memory().items(), *networks.items()):
         asked[name] = asked.get(name, 0) + amount
     asked["ephemeral-storage"] = asked.get("ephemeral-storage", 0) + _OF_STORAGE
     for beside, count in found.beside():

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from gpu.admission import foreseen, requested, review, vmis
+from gpu.admission import foreseen, networks, requested, review, vmis
 from gpu.admission.attach import Attachments
 from gpu.admission.attempt import Attempt, FailedError
 from gpu.admission.claims import Claims
@@ -54,6 +54,7 @@ class Starts:
         new_id: Callable[[], str] = lambda: secrets.token_hex(16),
     ) -> None:
         self._ask = ask
+        self._writer = writer
         self._clock = clock
         self._config = config
         self._is_requested = config.binding is Binding.REQUEST
@@ -114,8 +115,12 @@ class Starts:
         """Have all claims of a start placed on one node before it is admitted. Raises FailedError."""
         asked, plan = attempt.asked, attempt.plan
         await self._requests.settle(attempt)
+        of_networks = await networks.amounts(self._writer, asked)
         judged = await self._ask(
-            lambda world: requested.refused(asked, plan, world) or foreseen.launcher(asked, world),
+            lambda world: (
+                requested.refused(asked, plan, world)
+                or foreseen.launcher(asked, world, of_networks)
+            ),
             rests_on=_rests_on,
         )
         if isinstance(judged, Denied):

@@ -52,6 +52,9 @@ KUBEVIRTS: Final = Kind("kubevirt.io", "v1", "kubevirts", "KubeVirt")
 WORKLOAD_MONITORS: Final = Kind("cozystack.io", "v1alpha1", "workloadmonitors", "WorkloadMonitor")
 VMS: Final = Kind("kubevirt.io", "v1", "virtualmachines", "VirtualMachine")
 VMIS: Final = Kind("kubevirt.io", "v1", "virtualmachineinstances", "VirtualMachineInstance")
+NETWORK_DEFINITIONS: Final = Kind(
+    "k8s.cni.cncf.io", "v1", "network-attachment-definitions", "NetworkAttachmentDefinition"
+)
 CRDS: Final = Kind(
     "apiextensions.k8s.io",
     "v1",

@@ -63,6 +63,10 @@ FACADE: Final[Granted] = {
     ("apiservices.apiregistration.k8s.io", (takeover.OUR_API,)): ("get",),
 }
 """What is granted besides with `hostOptions.mode: facade`."""
+REQUESTED: Final[Granted] = {
+    ("network-attachment-definitions.k8s.cni.cncf.io", ()): ("get",),
+}
+"""What is granted besides with `binding: request`."""
 LEADER: Final[Granted] = {
     ("leases.coordination.k8s.io", ()): ("create",),
     ("leases.coordination.k8s.io", (keys.LEASE_NAME,)): ("get", "update"),

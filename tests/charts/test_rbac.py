@@ -16,6 +16,7 @@ from tests.charts.granted import (
     NODE_LEASES,
     PROCESS,
     READ,
+    REQUESTED,
     SETTINGS,
     Granted,
 )
@@ -109,6 +110,12 @@ def test_the_facade_may_act_as_anybody_and_nothing_else_may(chart: Chart):
         if verb == "impersonate"
     }
     assert able == set()
+
+
+def test_what_networks_ask_for_is_read_only_where_starts_are_requested(chart: Chart):
+    assert (
+        granted(chart.one("ClusterRole", "cozystack-gpu", "binding=request")) == PROCESS | REQUESTED
+    )
 
 
 def test_no_role_has_a_wildcard(chart: Chart):

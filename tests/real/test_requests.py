@@ -7,7 +7,7 @@ import pytest
 import pytest_asyncio
 
 from gpu.cluster import errors
-from gpu.objects import foreseen, kinds, pods
+from gpu.objects import kinds
 from tests.real import site as sites
 from tests.real import start_site as starts
 from tests.real import vm_site as vms
@@ -33,7 +33,7 @@ from tests.real.test_vm_story import (  # noqa: F401
     test_a_second_vm_of_the_same_claim_is_refused_until_the_first_stops,
     test_units_of_a_class_are_held_from_start_to_end,
 )
-from tests.real.vm_site import ACME, GLOBEX, REPLICA_SETS, gates, held, pins, to_node, unit
+from tests.real.vm_site import ACME, GLOBEX, REPLICA_SETS, gates, guest, held, pins, to_node, unit
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
@@ -135,11 +135,6 @@ async def test_of_two_vms_that_race_for_the_last_unit_one_runs_and_one_is_refuse
 # What its launcher asks for beside units.
 
 
-def guest(*gpus, **domain):
-    """The domain of a guest, for `make`."""
-    return {"devices": {"gpus": list(gpus)}, "memory": {"guest": "64Mi"}, **domain}
-
-
 def asks(cpu):
     return {"resources": {"requests": {"cpu": cpu}}}
 
@@ -168,72 +163,6 @@ async def test_a_vm_that_no_node_takes_is_refused_saying_what_it_lacks(site):
     for name in ("big", "away"):
         await site.strategy(name, "Halted")
     await nothing_left(site)
-
-
-FORMS = {
-    "plain": {"domain": guest(unit("l40s"))},
-    "sized": {
-        "domain": guest(
-            unit("l40s"),
-            cpu={"cores": 2, "sockets": 2},
-            memory={"guest": "4Gi"},
-            devices={"gpus": [unit("l40s")], "tpm": {}, "autoattachGraphicsDevice": False},
-        ),
-        "livenessProbe": {"exec": {"command": ["true"]}},
-        "tolerations": [{"key": "mine", "operator": "Exists"}],
-    },
-    "firm": {
-        "domain": guest(
-            unit("l40s"),
-            memory={"guest": "256Mi"},
-            resources={
-                part: {"cpu": "2", "memory": "512Mi", "ephemeral-storage": "10M"}
-                for part in ("requests", "limits")
-            },
-        ),
-        "volumes": [{"name": "root", "containerDisk": {"image": "registry.example/disk:1"}}],
-    },
-    "apart": {
-        "domain": guest(unit("l40s"), cpu={"model": "host-passthrough"}),
-        "affinity": {
-            "podAntiAffinity": {
-                "requiredDuringSchedulingIgnoredDuringExecution": [
-                    {"topologyKey": "rack", "labelSelector": {"matchLabels": {"app": "x"}}}
-                ]
-            }
-        },
-    },
-}
-
-
-async def test_what_is_foreseen_of_a_launcher_is_what_kubevirt_asks_for_or_a_little_more(site):
-    for name, form in FORMS.items():
-        await site.make(name, [], **form)
-    for name in FORMS:
-        await site.runs(name)
-        real = pods.decode(await site.launcher(name))
-        (claim,) = [it for it in await site.of_templates() if user(it) == name]
-        request = claim["status"]["bindRequest"]
-        found = foreseen.launcher(request["launcher"], ACME, request["id"])
-        real_amounts = {it: n for it, n in real.needs.amounts.items() if it != vms.L40S}
-        assert found.needs.amounts.keys() == real_amounts.keys()
-        for amount, wanted in real_amounts.items():
-            more = 16 << 20 if amount == "memory" else 10 if amount == "cpu" else 0
-            assert wanted <= found.needs.amounts[amount] <= wanted + more, (name, amount)
-        assert dict(found.needs.selector) == dict(real.needs.selector)
-        assert found.needs.anti_affinity == real.needs.anti_affinity
-        assert {it.key for it in found.needs.tolerations} <= {
-            it.key for it in real.needs.tolerations
-        }
-        labels = [[it.key for it in term.labels] for term in found.needs.node_terms or ()]
-        terms = [[it.key for it in term.labels] for term in real.needs.node_terms]
-        assert (labels or [[]]) == terms
-        assert found.meta.labels.items() <= real.meta.labels.items()
-
-
-def user(claim):
-    """The VM that uses it; none of one whose start has only just made it."""
-    return (claim.get("status", {}).get("attachedTo") or {}).get("name")
 
 
 # Asked without a start, and asked twice.

@@ -266,10 +266,14 @@ def unit(class_name: str = "h100", entry: str = "g") -> Json:
     return starts.unit(class_name, name=entry)
 
 
+def guest(*gpus: Json, **domain: Any) -> Json:
+    """Return the domain of a guest, for `make`."""
+    return {"devices": {"gpus": list(gpus)}, "memory": {"guest": "64Mi"}, **domain}
+
+
 def a_template(gpus: Sequence[Json], **more: Any) -> Json:
     """Return the template of a guest without disks."""
-    domain = {"devices": {"gpus": list(gpus)}, "memory": {"guest": "64Mi"}}
-    return {"spec": {"domain": domain, "terminationGracePeriodSeconds": 2, **more}}
+    return {"spec": {"domain": guest(*gpus), "terminationGracePeriodSeconds": 2, **more}}
 
 
 def a_vm(name: str, gpus: Sequence[Json], *, tenant: str = ACME, **more: Any) -> Json:

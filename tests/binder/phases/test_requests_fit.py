@@ -17,18 +17,22 @@ TWO = ("a", "b")
 TAINT = {"key": "ours", "value": "x", "effect": "NoSchedule"}
 
 
-def launcher(*, labels=None, cpu="1", memory="1Gi", **spec):
+NIC = "example.com/nic"
+"""What a network asks for, as any other resource of a node."""
+
+
+def launcher(*, labels=None, cpu="1", memory="1Gi", nics=0, **spec):
     """What a bind request says of the launcher."""
-    asked = {"cpu": cpu, "memory": memory}
+    asked = {"cpu": cpu, "memory": memory} | ({NIC: str(nics)} if nics else {})
     return foreseen.format_launcher(
         labels or {}, {"containers": [{"resources": {"requests": asked}}], **spec}
     )
 
 
-def node(name, *, labels=None, cpu="64", memory="64Gi", **how):
+def node(name, *, labels=None, cpu="64", memory="64Gi", nics=0, **how):
     made = raws.a_node(name, **how)
     made["metadata"]["labels"] = {"kubernetes.io/hostname": name, **(labels or {})}
-    made["status"]["allocatable"] |= {"cpu": cpu, "memory": memory}
+    made["status"]["allocatable"] |= {"cpu": cpu, "memory": memory, NIC: str(nics)}
     return made
 
 
@@ -81,6 +85,7 @@ FITS_N2 = {
     ),
     "no place for another pod": (launcher(), {"pods": 0}, {}, []),
     "its volume": (launcher(volumes=VOLUMES), {}, {"labels": SSD}, []),
+    "what its network asks for": (launcher(nics=2), {"nics": 1}, {"nics": 2}, []),
 }
 
 
@@ -154,6 +159,25 @@ def test_units_of_the_class_are_not_asked_for_twice():
     )
     found = scene(start("a", launcher=text), nodes=(node("n1"),))
     assert told(found) == {"a": ("Succeeded", "n1", "Placed")}
+
+
+def test_what_a_network_asks_for_is_told_by_its_name_and_no_number_of_any_node():
+    nodes = (node("n1", nics=1), node("n2"))
+    said = words(scene(start("a", launcher=launcher(nics=2)), nodes=nodes))
+    assert f"of 2 nodes: 2 lack {NIC}: " in said
+    assert f"it asks for 2 of {NIC}" in said
+
+
+def test_what_a_network_of_a_promised_start_asks_for_is_not_there_for_another():
+    first = start("s", vm="one", id_="r1", launcher=launcher(nics=1))
+    second = start("t", vm="two", id_="r2", at=1, launcher=launcher(nics=1))
+    found = scene(first, second, nodes=(node("n1", nics=1), node("n2", nics=1)))
+    assert {name: it[:2] for name, it in told(found).items()} == {
+        "s": ("Succeeded", "n1"),
+        "t": ("Succeeded", "n2"),
+    }
+    found = scene(first, second, nodes=(node("n1", nics=1), node("n2")))
+    assert {name: it[0] for name, it in told(found).items()} == {"s": "Succeeded", "t": "Refused"}
 
 
 CORDONED = {
