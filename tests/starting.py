@@ -185,9 +185,12 @@ def raw_volume_claim(
     modes: Iterable[str] = (),
     chosen: str = "",
     deleting: bool = False,
+    labels: Mapping[str, str] | None = None,
 ) -> Raw:
     """A PersistentVolumeClaim, bound to `volume` if it is named; `chosen` is the node it is made for."""
     meta: Raw = {"name": name, "namespace": tenant, "uid": f"pvc-{tenant}-{name}"}
+    if labels:
+        meta["labels"] = dict(labels)
     notes = {"volume.kubernetes.io/selected-node": chosen} if chosen else {}
     if volume and bound:
         notes["pv.kubernetes.io/bind-completed"] = "yes"

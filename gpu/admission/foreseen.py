@@ -14,7 +14,7 @@ from gpu.admission.review import FORBIDDEN, Cause, Denied, Review
 from gpu.errors import DecodeError
 from gpu.model import gate_reasons, misfits
 from gpu.model.misfits import Misfit
-from gpu.objects import foreseen, kubevirt
+from gpu.objects import foreseen, kubevirt, volumes
 from gpu.objects.decode import Fields, Raw
 from gpu.objects.launching import Launching
 from gpu.objects.nodes import Node
@@ -47,7 +47,7 @@ def launcher(asked: Review, world: World, networks: Mapping[str, int] = _NONE) -
     try:
         amounts = foreseen_amounts.amounts(vmi, config, networks)
         spec = _spec(vmi, config, world.nodes, amounts)
-        spec |= _volumes(vmi)
+        spec |= _volumes(vmi, asked, world)
         text = foreseen.format_launcher(_labels(vmi, asked.name), spec)
         foreseen.read(text, asked.namespace, "")  # what the leader cannot read it would not ask
     except DecodeError as error:
@@ -94,10 +94,29 @@ def _spec(
 # Volumes.
 
 
-def _volumes(vmi: Fields) -> dict[str, Any]:
+def _volumes(vmi: Fields, asked: Review, world: World) -> dict[str, Any]:
     names = dict.fromkeys(kubevirt.volume_claims(vmi.child("spec")))
+    state = _state(asked, world.volume_claims) if kubevirt.keeps_state(vmi) else ""
+    if state:
+        names[state] = None
     found = [{"persistentVolumeClaim": {"claimName": name}} for name in names]
     return {"volumes": found} if found else {}
+
+
+def _state(asked: Review, claims: Iterable[volumes.Claim]) -> str:
+    """Return the claim that KubeVirt keeps a VMI's state in; empty before its first start, which makes it.
+
+    As `PVCForVMI` of KubeVirt 1.8.4 finds it: by its label, else by the name that it had of old.
+    """
+    of_old = f"{volumes.STATE}-{asked.name}"
+    found = [
+        (claim.state_of != asked.name, claim.meta.name)
+        for claim in claims
+        if claim.meta.namespace == asked.namespace
+        and not claim.meta.deleting
+        and (claim.state_of == asked.name or claim.meta.name == of_old)
+    ]
+    return min(found)[1] if found else ""
 
 
 # Labels of nodes.

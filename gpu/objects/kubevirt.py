@@ -204,6 +204,19 @@ def volume_claims(spec: Fields) -> Iterator[str]:
             yield name
 
 
+def keeps_state(vmi: Fields) -> bool:
+    """Say whether a VMI has a volume for its own state: `IsBackendStorageNeeded` of KubeVirt 1.8.4. Raises DecodeError."""
+    domain = vmi.child("spec").child("domain")
+    tpm = domain.child("devices").child("tpm")
+    efi = domain.child("firmware").child("bootloader").child("efi")
+    blocks = vmi.child("status").child("changedBlockTracking").text_or("state")
+    return (
+        (tpm.flag("persistent") and tpm.raw.get("enabled") is not False)
+        or efi.flag("persistent")
+        or blocks in {"Initializing", "Enabled"}
+    )
+
+
 def _migrated_to(state: Fields) -> NodeName | None:
     if not state.flag("completed"):
         return None

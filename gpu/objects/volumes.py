@@ -13,6 +13,8 @@ _BOUND: Final = "pv.kubernetes.io/bind-completed"
 _CHOSEN: Final = "volume.kubernetes.io/selected-node"
 _CLASS: Final = "volume.beta.kubernetes.io/storage-class"
 """Names the class before the field does, where it is there."""
+STATE: Final = "persistent-state-for"
+"""KubeVirt's label of a claim with the state of a VMI, and the first part of its name."""
 _IN_TREE: Final[Mapping[str, str]] = {
     "awsElasticBlockStore": "ebs.csi.aws.com",
     "azureDisk": "disk.csi.azure.com",
@@ -25,7 +27,7 @@ _IN_TREE: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """A PersistentVolumeClaim: nothing is kept of its contents, size or labels."""
+    """A PersistentVolumeClaim: nothing is kept of its contents, size or other labels."""
 
     meta: ObjectMeta
     volume: str = ""
@@ -39,6 +41,8 @@ class Claim:
     """One pod at a time may use it (ReadWriteOncePod)."""
     chosen: str = ""
     """The node that its volume is being made for."""
+    state_of: str = ""
+    """The VMI whose TPM, EFI variables or changed blocks KubeVirt keeps in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +72,7 @@ def decode(raw: Raw) -> Claim:
         class_name=notes.get(_CLASS, spec.text_or("storageClassName")),
         alone="ReadWriteOncePod" in spec.texts("accessModes"),
         chosen=notes.get(_CHOSEN, ""),
+        state_of=found.labels.get(STATE, ""),
     )
 
 

@@ -288,6 +288,8 @@ def test_volumes_are_read_as_far_as_a_node_matters():
     assert not a_volume_claim(volume="pv", bound=False).bound
     assert a_volume_claim(modes=["ReadWriteOncePod"]).alone
     assert not claim.alone
+    assert claim.state_of == ""
+    assert a_volume_claim(labels={"persistent-state-for": "vm", "x": "y"}).state_of == "vm"
     later = a_volume_claim(storage_class="late", chosen="n1")
     assert (later.class_name, later.chosen) == ("late", "n1")
     raw = raw_volume_claim(storage_class="late")

@@ -1,6 +1,7 @@
-"""Launchers that are foreseen (`binding: request`): held to those that KubeVirt makes, their networks too.
+"""Launchers that are foreseen (`binding: request`): held to those that KubeVirt makes, networks and own state too.
 
-No Multus runs: the kind of its definitions is all of it that KubeVirt's controller asks.
+No Multus runs: the kind of its definitions is all of it that KubeVirt's controller asks. The provisioner is
+played by the test.
 """
 
 import pytest
@@ -10,11 +11,13 @@ from gpu.objects import foreseen, kinds, networks, pods
 from gpu.objects.kinds import NETWORK_DEFINITIONS
 from tests.real import site as sites
 from tests.real import vm_site as vms
+from tests.real.test_vm_volumes import PROVISIONER, STORAGE, provisioned
 from tests.real.vm_site import ACME, GLOBEX, gates, guest, pins, to_node, unit
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
 NIC = "example.com/nic"
+STATE = "persistent-state-for"
 ANYTHING = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 CRD = {
     "metadata": {"name": NETWORK_DEFINITIONS.resource},
@@ -59,6 +62,15 @@ async def plane(binaries_built, tmp_path_factory):
             return {"Established"} <= {it["type"] for it in said if it["status"] == "True"}
 
         await sites.until(served, vms.LATE, "definitions of networks served")
+        late = {
+            "metadata": {
+                "name": "late",
+                "annotations": {"storageclass.kubernetes.io/is-default-class": "true"},
+            },
+            "provisioner": PROVISIONER,
+            "volumeBindingMode": "WaitForFirstConsumer",
+        }
+        await opened.admin.create(STORAGE, late)
         for tenant in (ACME, GLOBEX):
             await define(opened, "nic", NIC, tenant)
         await define(opened, "plain")
@@ -185,3 +197,27 @@ async def test_a_vm_whose_network_is_not_there_is_admitted_and_runs_once_it_is(s
     await sites.until(said, vms.LATE, "KubeVirt finds no such network")
     await define(site, "later")
     assert (await site.runs("web"))["status"]["nodeName"] == "gpu-1"
+
+
+async def test_a_vm_starts_again_where_its_own_state_is(site):
+    """Its first start makes the volume, on the node that it was given; by units alone the next goes elsewhere."""
+    tpm = {"gpus": [unit()], "tpm": {"persistent": True}}
+    await site.make("vault", [], domain=guest(devices=tpm))
+
+    async def kept():
+        label = f"{STATE}=vault"
+        found = await site.admin.list(kinds.VOLUME_CLAIMS, ACME, label_selector=label)
+        return found.items[0]["metadata"]["name"] if found.items else ""
+
+    name = await sites.until(kept, vms.LATE, "a volume for its state")
+    assert await provisioned(site, name) == "gpu-1"
+    first = await site.runs("vault")
+    assert first["status"]["nodeName"] == "gpu-1"
+    assert (await told(site, "vault")).volumes == ()
+    await site.stop("vault")
+    assert await site.hold("most", "h100", 3) == "gpu-2"
+    await site.start("vault")
+    again = await site.runs("vault", but=first["metadata"]["uid"])
+    assert again["status"]["nodeName"] == "gpu-1"
+    real = pods.decode(await site.launcher("vault"))
+    assert (await told(site, "vault")).volumes == real.volumes == (name,)
