@@ -278,3 +278,20 @@ async def test_a_full_pass_that_has_answered_is_followed_by_another():
     rig.window.show()
     report = await rig.passes.once(forced=False)
     assert (report.written["Degrade"], report.again) == (2, False)
+
+
+async def test_a_start_is_awaited_while_its_answer_is_written_too():
+    rig, line = a_rig(*a_start("t"), nodes={"n1": 8})
+    line.stuck = lambda name: name == "t"
+    answers = asyncio.ensure_future(rig.passes.answer())
+    await line.is_stuck("t")
+    assert (await rig.passes.answer()).skipped  # nobody else has it to answer
+    assert rig.passes.is_awaited()
+    await goes_on(line, answers)
+    rig.window.show()
+    assert not rig.passes.is_awaited()
+
+
+async def test_with_the_feature_off_no_start_is_awaited():
+    rig, _ = a_rig(*a_start("t"), nodes={"n1": 8}, config=asking.OFF)
+    assert not rig.passes.is_awaited()

@@ -96,12 +96,13 @@ def test_a_set_that_is_left_alone_is(left):
     assert decided(scene) == ()
 
 
-def test_claims_that_have_their_owner_cost_nothing(monkeypatch):
+def test_claims_that_have_their_owner_or_want_none_cost_nothing(monkeypatch):
     owner = {"kind": "VirtualMachineInstance", "name": "vm", "uid": "vmi-vm", "controller": True}
     names = [f"t{number}" for number in range(20)]
     claims = [a_made(name, meta={"ownerReferences": [owner]}) for name in names]
     held = [a_made(f"h{number}", meta={"labels": {}}) for number in range(20)]
-    scene = of(*claims, *held, vmis=[a_vmi(*names)])
+    stray = a_made("s", status={"attachedTo": None})
+    scene = of(*claims, *held, stray, vmis=[a_vmi(*names, "s")])
     looked = []
     monkeypatch.setattr(evidence, "vmi_of", lambda *asked: looked.append(asked))
     assert (decided(scene), looked) == ((), [])
