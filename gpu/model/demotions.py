@@ -96,11 +96,11 @@ def observe(
     old: Demotions, snapshot: Snapshot, rejected: Container[str], now: datetime
 ) -> Demotions:
     """Return what is known after one more look. `rejected` are uids of VMIs whose node refused them."""
-    vms = {vm.meta.key: vm for vm in snapshot.given.vms}
-    failing = dict(old.failing) if old.began else dict(_counted(vms.values(), now))
+    failing = dict(old.failing) if old.began else dict(_counted(snapshot.given.vms, now))
     runs = dict(old.runs)
     promises = Promises(snapshot.attached)
     watched = {_key(name) for name in (*runs, *failing)}
+    vms = {vm.meta.key: vm for vm in snapshot.given.vms if vm.meta.key in watched}
     for vmi in snapshot.given.vmis:
         if not vmi.is_resolved or vmi.ended:
             continue
@@ -111,8 +111,8 @@ def observe(
             del runs[name]
             if run.vmi not in rejected:
                 failing[name] = _failed(failing.get(name), run.vmi, now)
-        elif now - run.seen > _AWAITED:
-            del runs[name]
+        elif now - run.seen > _AWAITED or (run.stopped and run.seen != now):
+            del runs[name]  # nothing that is told of it later makes it one that failed
     kept = {
         name: one
         for name, known in failing.items()

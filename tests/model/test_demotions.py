@@ -175,6 +175,16 @@ def test_stopping_the_vm_forgets_what_kubevirt_counted():
     assert failures(look(scene(2, "gone"), counted, 10)) == 0
 
 
+def test_a_start_that_was_stopped_is_forgotten_once_its_vmi_is_gone():
+    """A burst of VMs that came and went costs the passes after it nothing."""
+    stopped = run(scene(), scene(1, deleting=True))
+    assert list(stopped.runs) == [str(VM)]
+    assert look(scene(1, "gone"), stopped, 3).runs == {}
+    assert list(look(scene(1, "gone"), run(scene()), 3).runs) == [str(VM)], (
+        "one that may have failed"
+    )
+
+
 def test_failures_that_are_long_ago_are_forgotten():
     known, now = failing(3)
     until = known.failing[str(VM)].until
