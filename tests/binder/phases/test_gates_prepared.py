@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from gpu import keys
+from gpu.cluster import errors
 from gpu.config import Config, PolicyMode
 from gpu.objects import kinds
 from gpu.objects.pods import MIGRATION_LABEL
@@ -12,6 +13,7 @@ from tests.binder import gated, raws
 from tests.binder.gated import held
 from tests.binder.phases.test_gates import a_rig, pinned, stands, waits
 from tests.fakes.clock import EPOCH
+from tests.fakes.cluster import Fault
 from tests.fakes.recorder import HeardRecorder
 
 TPL = gated.template()
@@ -189,6 +191,19 @@ async def test_what_was_prepared_is_given_back_when_vmi_and_launcher_go_unlisted
     assert stands(rig, TPL) is None
     assert "attachedTo" not in rig.claim("a")["status"]
     assert waits(rig, "a") == ""
+
+
+async def test_one_whose_pin_was_sent_may_have_run_though_it_was_last_seen_at_the_gate():
+    """Nobody knows what became of that write, and pod and VMI are gone before it is asked about."""
+    rig = a_rig(claims=[held("a")], starts=[gated.a_start(held=("a",))])
+    lost = errors.ApiError(503, "ServiceUnavailable", "")
+    rig.cluster.fail(Fault(at=2, error=lost, executed=False))
+    await rig.once()
+    assert pinned(rig) is None
+    await rig.cluster.delete(kinds.PODS, "pod-vm", "tenant-a")
+    await rig.cluster.delete(kinds.VMIS, "vm", "tenant-a")
+    await rig.until_still()
+    assert rig.claim("a")["status"]["attachedTo"]["pods"] == [{"uid": "pod-vm", "node": "n1"}]
 
 
 async def test_a_launcher_by_a_raw_name_alone_is_left_until_it_is_listed():
