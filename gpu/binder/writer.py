@@ -123,7 +123,6 @@ class ChangeWriter:
     def _failed(self, target: Target, failure: Failure) -> Failure:
         if failure.outcome is not Outcome.REFUSED:
             self._answers.pop((target.kind, target.key), None)
-            self._noted.pop(target.key, None)
         match failure.outcome:
             case Outcome.CONFLICT:
                 self.view.doubt(target.kind, target.key)

@@ -7,6 +7,9 @@ from typing import Any
 import pytest
 
 from gpu.config import Config
+from gpu.model import dues
+from gpu.model.draft import Draft
+from gpu.model.sightings import Sightings
 from gpu.objects import kinds
 from gpu.objects.meta import ObjectKey
 from tests.binder import asking, gated, raws
@@ -250,13 +253,21 @@ async def test_ends_of_one_second_cost_one_pass():
 
 async def test_a_vmi_that_came_is_noted_after_a_moment_though_no_launcher_does():
     rig = a_rig(claims=[came()], vmis=[gated.a_vmi(pod=None, held=("x",), units={})])
-    await rig.until_echo()
+    assert (await rig.until_echo())[-1].due == 1
     rig.clock.advance(1)  # records and numbers wait no longer
     report = (await rig.until_still())[-1]
     assert (vmi_noted(rig), report.due) == ("", 2)
     rig.clock.advance(1)
     await rig.once()
     assert vmi_noted(rig) == "vmi-vm"
+
+
+def test_that_moment_is_due_by_itself():
+    vmi = gated.a_vmi(pod=None, held=("x",), units={})
+    world = raws.a_world(claims=[came()], vmis=[vmi], classes=[raws.a_class()])
+    draft = Draft.of(world.snapshot)
+    assert dues.first_end(draft, Sightings(), GRACE, EPOCH) == EPOCH + timedelta(seconds=2)
+    assert dues.first_end(draft, Sightings(), GRACE, EPOCH + timedelta(seconds=2)) is None
 
 
 def vmi_noted(rig):

@@ -29,6 +29,16 @@ def test_a_vmi_that_never_came_leaves_nothing_to_prove():
     assert evidence.judge(a_witness(claim), [claim]) == Proof(namespace="tenant-a")
 
 
+def test_a_vmi_that_came_and_went_before_it_was_noted_is_over():
+    """This leader has seen it; another waits for it until the grace is over."""
+    claim, came = a_user(uid="", since=999, pods={}), Sightings(came={"adm-vm": "vmi-1"})
+    assert [it.lack for it in look(claim, Sightings()).missing] == [Lack.START_PENDING]
+    assert not evidence.is_over(a_witness(claim, Sightings()), claim, None)
+    found = look(claim, came)
+    assert (found.missing, found.vmis) == ((), {VMI})
+    assert evidence.is_over(a_witness(claim, came), claim, None)
+
+
 def test_a_pod_of_the_next_start_under_the_same_name_is_not_judged():
     """The VMI there has another uid and another admission: what it runs is another attachment's."""
     objects = {

@@ -8,6 +8,8 @@ All but the pin is written as soon as the pod is there, if it fits: KubeVirt tak
 
 from collections.abc import Container, Iterator
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Final
 
 from gpu import keys
 from gpu.binder import conditions, confirms
@@ -44,6 +46,8 @@ from gpu.objects.meta import ObjectKey, ObjectMeta, OwnerRef
 from gpu.units import ClassName, NodeName, Units
 
 Reasons = tuple[GateReason, ...]
+_LISTED_WITHIN: Final = timedelta(seconds=5)
+"""Of its creation: a launcher that KubeVirt has not listed by then may be one that it never does."""
 
 
 def changes_of(scene: Scene) -> Iterator[Change]:
@@ -197,7 +201,7 @@ def _seated(gate: _Gate, start: Start, node: NodeName, where: Reach) -> Iterator
     gate.facts.pin(start.pod, node)
     if start.is_listed:
         yield _pin(start, node, tuple((it.meta.name, it.meta.resource_version) for it in used))
-    else:
+    elif scene.now < start.pod.meta.created + _LISTED_WITHIN:
         scene.findings.prepared = True
 
 

@@ -17,6 +17,7 @@ from tests.fakes.cluster import Fault
 from tests.fakes.recorder import HeardRecorder
 
 TPL = gated.template()
+NOW = EPOCH.isoformat().replace("+00:00", "Z")
 
 
 def owner(name="vm", **more):
@@ -39,7 +40,7 @@ def a_start(name="vm", *, asks=1, owners=None, vmi=None, **named):
 def just_attached(name="a"):
     """A claim that the webhook attached in this second."""
     found = held(name)
-    found["status"]["attachedTo"]["since"] = EPOCH.isoformat().replace("+00:00", "Z")
+    found["status"]["attachedTo"]["since"] = NOW
     return found
 
 
@@ -71,7 +72,9 @@ async def test_a_held_claim_notes_vmi_and_launcher_in_one_write_before_that():
 
 
 async def test_records_and_numbers_wait_for_the_pin_a_second_at_most():
-    rig = a_rig(starts=[a_start(units={"h100": 1})])
+    start = a_start(units={"h100": 1})
+    start["pods"][0]["metadata"]["creationTimestamp"] = NOW
+    rig = a_rig(starts=[start])
     reports = await rig.until_echo()
     assert rig.cluster._objects.get(kinds.WORKLOADS, {}) == {}
     assert reports[-1].due == pytest.approx(rig.clock.monotonic() + 1.0)
@@ -83,6 +86,14 @@ async def test_records_and_numbers_wait_for_the_pin_a_second_at_most():
 
 def heard_of_vms(rig):
     return [it for it in rig.passes.recorder.heard if it.startswith("VirtualMachineInstance")]
+
+
+async def test_they_do_not_wait_for_one_that_kubevirt_does_not_list():
+    """Nor does a pass come every second for it."""
+    rig = a_rig(starts=[a_start(units={"h100": 1})])
+    reports = await rig.until_still()
+    assert rig.cluster._objects[kinds.WORKLOADS]
+    assert reports[-1].due is None
 
 
 FORGED = {
@@ -197,13 +208,21 @@ async def test_one_whose_pin_was_sent_may_have_run_though_it_was_last_seen_at_th
     """Nobody knows what became of that write, and pod and VMI are gone before it is asked about."""
     rig = a_rig(claims=[held("a")], starts=[gated.a_start(held=("a",))])
     lost = errors.ApiError(503, "ServiceUnavailable", "")
-    rig.cluster.fail(Fault(at=2, error=lost, executed=False))
-    await rig.once()
-    assert pinned(rig) is None
+    for _ in range(2):  # after the first it is seen at the gate, and noted
+        rig.cluster.fail(Fault(at=2, error=lost, executed=False))
+        assert [it.change for it in (await rig.once()).failed] == ["Pin"]
     await rig.cluster.delete(kinds.PODS, "pod-vm", "tenant-a")
     await rig.cluster.delete(kinds.VMIS, "vm", "tenant-a")
     await rig.until_still()
     assert rig.claim("a")["status"]["attachedTo"]["pods"] == [{"uid": "pod-vm", "node": "n1"}]
+
+
+async def test_a_pod_without_claims_is_let_go_no_earlier_than_it_is_listed():
+    start = a_start(asks=0)
+    start["vmis"][0]["metadata"]["annotations"] = {keys.RESOLVED_CLAIMS_ANNOTATION: "[]"}
+    rig = a_rig(starts=[start])
+    await rig.until_still()
+    assert pinned(rig) is None
 
 
 async def test_a_launcher_by_a_raw_name_alone_is_left_until_it_is_listed():
