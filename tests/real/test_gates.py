@@ -42,7 +42,11 @@ class Stage:
         self.site = site
         self.kubevirt = site.admin.acting_as(guests.KUBEVIRT, ["system:masters"])
 
-    async def start(self, name, *, held=(), units=None, asks=None, spec=None, noted=True):
+    async def start(self, name, *, held=(), units=None, **more):
+        """The same as `begin`, and the VMI lists its launcher."""
+        return await self.report(await self.begin(name, held=held, units=units, **more))
+
+    async def begin(self, name, *, held=(), units=None, asks=None, spec=None, noted=True):
         """Attach as the webhook does, then VMI and gated launcher as KubeVirt makes them."""
         admissions = {}
         for claim in held:
@@ -58,7 +62,7 @@ class Stage:
         uid = vmi["metadata"]["uid"]
         amount = sum((units or {}).values()) if asks is None else asks
         pod = await self.launcher(name, uid, amount, spec or {})
-        return await self.report(Gated(name, uid, pod["name"], pod["uid"]))
+        return Gated(name, uid, pod["name"], pod["uid"])
 
     async def free(self, claim):
         """Wait until a claim is attached to nothing: what stands for the webhook here takes over from nobody."""
@@ -210,6 +214,36 @@ async def test_a_launcher_goes_where_its_held_claims_are(stage):
     await hold(stage, "a", "n1")
     vm = await stage.start("two", held=["a"], asks=1)
     assert await stage.runs_on(vm) == "n1"
+
+
+async def test_all_is_held_before_the_vmi_lists_its_launcher_which_is_let_through_after(stage):
+    await hold(stage, "a", "n1")
+    vm = await stage.begin("early", held=["a"], units={"h100": 1}, asks=2)
+
+    async def held():
+        noted = [(await stage.status(it)).get("attachedTo", {}) for it in ("a", vm.template())]
+        return all(it.get("pods") == [{"uid": vm.pod_uid, "node": "n1"}] for it in noted)
+
+    await sites.until(held, sites.BEFORE_RESYNC, "both claims note the launcher")
+    assert (await stage.status(vm.template()))["phase"] == "Bound"
+    assert await stage.waits(vm)
+    await stage.report(vm)
+    assert await stage.runs_on(vm) == "n1"
+
+
+async def test_what_is_held_for_a_launcher_that_is_never_listed_is_given_back_at_once(stage):
+    """No node had it: nobody waits for one to have looked."""
+    await hold(stage, "a", "n1")
+    vm = await stage.begin("never", held=["a"])
+
+    async def is_noted():
+        return (await stage.status("a")).get("attachedTo", {}).get("pods")
+
+    await sites.until(is_noted, sites.BEFORE_RESYNC, "the claim notes the launcher")
+    for kind, name in ((kinds.PODS, vm.pod), (kinds.VMIS, vm.name)):
+        await stage.site.admin.delete(kind, name, T, grace_period=0)
+    await stage.free("a")
+    assert (await stage.status("a"))["nodeName"] == "n1"
 
 
 async def test_a_set_is_gathered_where_its_template_units_have_room_too(stage):
