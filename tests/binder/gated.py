@@ -68,6 +68,25 @@ def a_start(
     }
 
 
+def owner(name: str = "vm", **more: Any) -> Raw:
+    """The reference by which KubeVirt's controller makes a launcher its VMI's."""
+    return {
+        "apiVersion": "kubevirt.io/v1",
+        "kind": "VirtualMachineInstance",
+        "name": name,
+        "uid": f"vmi-{name}",
+        "controller": True,
+    } | more
+
+
+def unlisted(start: dict[str, list[Raw]]) -> dict[str, list[Raw]]:
+    """The start a moment earlier: its VMI does not list the launcher yet."""
+    (vmi,), (pod,) = start["vmis"], start["pods"]
+    vmi["status"]["activePods"] = {}
+    pod["metadata"]["ownerReferences"] = [owner(vmi["metadata"]["name"])]
+    return start
+
+
 def held(name: str, node: str = "n1", *, vm: str = "vm", at: int = 0, **more: Any) -> Raw:
     """A claim that is Bound, or as told, and that the webhook attached to the VM's start."""
     of_claim = {key: more.pop(key) for key in ("count", "class_name", "tenant") if key in more}

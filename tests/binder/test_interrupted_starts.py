@@ -50,6 +50,11 @@ CASES = {
         more=a_start(held=("a",)),
     ),
     "no room": Case({"n1": 1}, [], more=a_start(units={"h100": 2})),
+    "a launcher that is not listed yet": Case(
+        {"n1": 2, "n2": 4},
+        [held("a", count=2)],
+        more=gated.unlisted(a_start(held=("a",), units={"h100": 1}, asks=3)),
+    ),
     "a budget that is used up": Case(
         {"n1": 4}, [interrupting.held("x", count=2)], {"total": 2}, more=a_start(units={"h100": 1})
     ),
@@ -85,6 +90,7 @@ ENDS = {
     "a Lost claim": ({"a": "n2"}, {"pod-vm": "n2"}),
     "an order first": ({"a": "n1"}, {"pod-vm": "n1"}),
     "no room": ({}, {"pod-vm": None}),
+    "a launcher that is not listed yet": ({"a": "n2", TPL: "n2"}, {"pod-vm": None}),
     "a budget that is used up": ({"x": "n1"}, {"pod-vm": None}),
     "room for one of two": ({OTHER: "n1"}, {"pod-vm": None, "pod-other": "n1"}),
     "two beside each other, one in flight": (

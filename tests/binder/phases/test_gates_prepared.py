@@ -10,7 +10,7 @@ from gpu.config import Config, PolicyMode
 from gpu.objects import kinds
 from gpu.objects.pods import MIGRATION_LABEL
 from tests.binder import gated, raws
-from tests.binder.gated import held
+from tests.binder.gated import held, owner
 from tests.binder.phases.test_gates import a_rig, pinned, stands, waits
 from tests.fakes.clock import EPOCH
 from tests.fakes.cluster import Fault
@@ -18,16 +18,6 @@ from tests.fakes.recorder import HeardRecorder
 
 TPL = gated.template()
 NOW = EPOCH.isoformat().replace("+00:00", "Z")
-
-
-def owner(name="vm", **more):
-    return {
-        "apiVersion": "kubevirt.io/v1",
-        "kind": "VirtualMachineInstance",
-        "name": name,
-        "uid": f"vmi-{name}",
-        "controller": True,
-    } | more
 
 
 def a_start(name="vm", *, asks=1, owners=None, vmi=None, **named):
