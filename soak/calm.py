@@ -81,7 +81,8 @@ async def look(leaders: Leaders, judge: Judge) -> list[str]:
 
 async def settle(site: Site, leaders: Leaders, judge: Judge) -> list[str]:
     """End all faults, let time pass and guests run or end; then everything that fits is placed."""
-    wrong = await _calm_down(site, leaders)
+    # What one that was frozen writes, or lands late, is no deed of the pass after it, which is judged by what stood before.
+    wrong = await _calm_down(site, leaders) or judge.look()
     for turn in range(ROUNDS):
         if wrong:
             return wrong

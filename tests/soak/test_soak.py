@@ -90,6 +90,14 @@ def test_a_webhook_that_lets_in_what_nobody_granted_is_found_out(monkeypatch):
     assert shrink.replay(failure.seed, failure.steps).wrong == []
 
 
+def test_what_a_frozen_leader_wrote_is_no_deed_of_the_pass_after_it():
+    """An order is bound by one that froze before its budget was lowered, and woke after."""
+    found = [("make VM", 130), ("make VM", 154), ("order", 297), ("passes at once", 298)]
+    steps_ = [Step(name, f"r330-58/{dice}") for name, dice in [*found, ("change budget", 299)]]
+    done = shrink.replay("r330-58", steps_)
+    assert (done.wrong, done.tally["frozen leaders woke"]) == ([], 1)
+
+
 def test_a_failure_can_be_saved_and_read_again(tmp_path):
     failure = Failure("x/1-2", ("booked twice: a",), (Step("pass", "x/0"),), 7)
     assert failures.load(failures.save(failure, tmp_path)) == failure
