@@ -13,7 +13,6 @@ from gpu.objects.meta import ObjectKey
 from soak import finish, launchers, migrations, strangers
 from soak import kubevirt as virt
 from soak.judge import Judge, Stand
-from soak.launchers import Seat
 from soak.site import SKEWS, Raw, Site
 
 Place = tuple[str, str]
@@ -138,23 +137,12 @@ def _pins(site: Site, judge: Judge, let_go: set[str]) -> list[str]:
             is_raw = virt.resolved(pod) == ({}, {})
             if is_raw and (over := next(finish.overdrawn(site, order, but=let_go), None)):
                 wrong.append(f"over budget: {seat.name} was let through: {over}")
-            if in_use[seat.node, resource] > serves and _takes(judge, seat, pod, resource):
+            if in_use[seat.node, resource] > serves and judge.takes(seat, resource):
                 wrong.append(
                     f"booked twice: {seat.name} was pinned to {seat.node}, which serves {serves} "
                     f"of {resource} now; {in_use[seat.node, resource]} are spoken for"
                 )
     return wrong
-
-
-def _takes(judge: Judge, seat: Seat, pod: Raw, resource: str) -> bool:
-    """Say whether a pin takes units: a webhook's does not where the claims of its VM hold them already."""
-    held = sum(
-        stand.units
-        for stand in judge.stands.values()
-        if (stand.phase, stand.node, stand.vm) == ("Bound", seat.node, seat.vm)
-        and judge.resources[stand.class_name] == resource
-    )
-    return _is_leaders(pod) or seat.units[resource] > held
 
 
 def _waits_for_uncordon(node: Raw, pod: Raw) -> bool:

@@ -5,6 +5,7 @@ guests really run, and where.
 """
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -12,7 +13,7 @@ from gpu.objects import kinds
 from gpu.objects.meta import ObjectKey
 from soak import finish, migrations, requests, starts
 from soak import kubevirt as virt
-from soak.launchers import Launchers
+from soak.launchers import Launchers, Seat
 from soak.machines import Guest
 from soak.refusals import Refusals
 from soak.site import SKEWS, Raw, Site
@@ -219,7 +220,8 @@ class Judge:
             self.resources[it["metadata"]["name"]] for it in self.site.api.all(kinds.GPU_CLASSES)
         }
         for seat in self.launchers.fresh:
-            places |= {(seat.node, name): seat.name for name in seat.units.keys() & offered}
+            taken = [it for it in seat.units.keys() & offered if self.takes(seat, it, now)]
+            places |= {(seat.node, name): seat.name for name in taken}
         if not places:
             return []
         in_use = self.in_use(now)
@@ -233,6 +235,20 @@ class Judge:
                     f"of {there} units of {place[1]} are now spoken for"
                 )
         return wrong
+
+    def takes(self, seat: Seat, resource: str, now: Mapping[str, Stand] | None = None) -> bool:
+        """Say whether a pin takes units: a webhook's does not where the claims of its VM hold them already.
+
+        Since its start was granted a guest that migrated may have gone there, or a pod of nobody: KubeVirt and
+        the scheduler know of no claim.
+        """
+        held = sum(
+            stand.units
+            for stand in (self.stands if now is None else now).values()
+            if (stand.phase, stand.node, stand.vm) == ("Bound", seat.node, seat.vm)
+            and self.resources.get(stand.class_name) == resource
+        )
+        return seat.is_leaders or seat.units[resource] > held
 
     def _guests(self) -> list[str]:
         """Nothing is released, detached or held elsewhere while its guest really runs."""

@@ -24,6 +24,8 @@ class Seat:
     units: dict[str, int]
     start: str = ""
     """As `Guest.start`."""
+    is_leaders: bool = True
+    """A leader pinned it, and no webhook where its claims are held."""
 
 
 @dataclass
@@ -129,7 +131,8 @@ def seat_of(pod: Raw) -> Seat:
     meta = pod["metadata"]
     vm = f"{meta['namespace']}/{meta['ownerReferences'][0]['name']}"
     node, units = virt.pinned_to(pod), virt.wants(pod)
-    return Seat(meta["uid"], meta["name"], vm, node, units, virt.start_of(pod))
+    is_leaders = keys.TERM_ANNOTATION in (meta.get("annotations") or {})
+    return Seat(meta["uid"], meta["name"], vm, node, units, virt.start_of(pod), is_leaders)
 
 
 def _other(pod: Raw) -> Seat:

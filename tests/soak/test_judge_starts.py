@@ -134,6 +134,18 @@ def test_a_webhook_pins_to_where_the_claims_are_held_whoever_took_their_units_si
     assert sorts(closely.look(site, judge, before, PassReport())) == seen
 
 
+@pytest.mark.parametrize(("term", "seen"), [("1", ["booked twice"]), ("", [])])
+def test_so_does_it_where_another_vm_has_migrated_to_since(site, judge, term, seen):
+    """KubeVirt knows of no claim, and its guest's claims follow it."""
+    there = site.machines["n0"].units[site.resources[0]]
+    _, pod = a_start(site, held=("x",), asks=there)
+    a_held(site, noted(pod, admission="adm-x"), units=there)
+    a_held(site, raws.bound("n0"), "migrated", units=1)
+    judge.look()  # tells of that one, as nobody migrated here
+    pin(site, pod, "n0", term=term)
+    assert sorts(judge.look()) == seen
+
+
 def test_one_that_is_pinned_anew_or_bound_elsewhere_is_seen(site, judge):
     _, pod = a_start(site)
     pod = pin(site, pod, "n0")
