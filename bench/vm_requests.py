@@ -25,8 +25,8 @@ from gpu.cluster import errors
 from gpu.config import Binding
 from gpu.objects import kinds
 
-_LANES: Final = 2
-"""Orders that come and go beside the starts, each lane's one after the other: enough that a full pass is always under way."""
+_LANES: Final = 8
+"""Orders that come and go beside the starts, each lane's one after the other: with two a full pass is under way two thirds of the time."""
 _BESIDE: Final = "answers"
 """What the product calls a pass that only answers, beside the full ones."""
 _PREFIX: Final = "churn"
