@@ -2,7 +2,7 @@
 
 A watch may lag; a VMI that came just now, or a pod that lives after all, must not be overlooked.
 Nothing is sent when the world has moved on: the next pass decides anew. What a claim holds, which only the
-leader writes, is told by the answer to its own write as well, if nothing has been written since (decision 46).
+leader writes, is told by the answer to its own write as well, if nothing has been written since (decision 47).
 """
 
 from collections.abc import Callable, Iterable

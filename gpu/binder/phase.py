@@ -18,6 +18,7 @@ from gpu.model.sightings import Sightings
 from gpu.model.witness import Witness
 from gpu.objects.kinds import GPU_CLASSES
 from gpu.objects.meta import ObjectKey
+from gpu.objects.pods import Pod
 from gpu.units import ClassName, NodeName
 from gpu.world import World
 
@@ -53,8 +54,10 @@ class Findings:
     """VMs at the gate whose turn comes later, since their starts fail."""
     waiting: dict[str, Waits] | None = None
     """Starts that wait at the gate, by uid of their VMI; None before the phase ran."""
-    prepared: bool = False
-    """All is held for a start whose VMI lists its launcher any moment."""
+    prepared: list[Pod] = field(default_factory=list)
+    """Launchers that no claim noted yet, for which all is held though their VMI does not list them."""
+    is_listed_soon: bool = False
+    """One that was prepared is so new that its VMI lists it any moment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +94,7 @@ class Scene:
             claim.attached_to and self.now < attaching.adopted_by(claim.attached_to)
             for claim in self.draft.unadopted
         )
-        return self.config.enabled and (self.findings.prepared or any(young))
+        return self.config.enabled and (self.findings.is_listed_soon or any(young))
 
     def is_unguarded(self, names: Iterable[ClassName]) -> bool:
         """Say whether one of these classes lacks our finalizer and is not given it in this pass.

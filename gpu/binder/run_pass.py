@@ -299,7 +299,8 @@ class Passes:
         async with self._deciding:
             wanted = await self.in_thread(lambda: run.plan(left, began))
             pins = (change.pod for change in wanted if isinstance(change, Pin))
-            self.sightings = sightings.send(self.sightings, pins)
+            prepared = run.course.scene.findings.prepared
+            self.sightings = sightings.prepare(self.sightings, prepared, pins)
             self.announce(run, wanted)
         return wanted
 

@@ -42,7 +42,7 @@ def signs(looking: Witness, used: Used, claims: Iterable[GPUClaim]) -> Iterator[
         yield _alive(looking, used, seen)
         return
     resources = _resources(looking.snapshot, claims)
-    if sightings.never_placed(looking.sightings, namespace, pod.uid):
+    if sightings.never_placed(looking.sightings, namespace, pod):
         nodes = set()
     elif pod.node:
         nodes = {pod.node}

@@ -14,7 +14,7 @@ from gpu.model.demotions import Demotions
 from gpu.model.rejections import Rejections
 from gpu.model.snapshot import Snapshot
 from gpu.model.usage import Memory
-from gpu.objects.claims import GPUClaim
+from gpu.objects.claims import AttachedPod, GPUClaim
 from gpu.objects.meta import ObjectKey
 from gpu.objects.pods import Pod
 
@@ -33,8 +33,8 @@ class Sightings:
     """Which nodes refused launchers; `observe` leaves it as it is, as the next."""
     demotions: Demotions = field(default_factory=Demotions)
     """Whose starts fail."""
-    let_through: frozenset[tuple[str, str]] = frozenset()
-    """Launchers, by namespace and uid, that this leader sent the pin of and has not seen without our gate."""
+    prepared: frozenset[tuple[str, str]] = frozenset()
+    """Launchers at the gate, by namespace and uid, that this leader was the first to note with a node; it sent no pin of them."""
     came: Mapping[str, str] = field(default_factory=dict)
     """Uids of VMIs that came for attachments which do not note them yet, by admission id."""
 
@@ -63,8 +63,8 @@ def observe(
                     unplaced.add(pod.uid)
             elif coverage.is_at_gate(seen):
                 unplaced.add(pod.uid)
-    sent = frozenset(key for key in old.let_through if _may_be_gated(pods.get(key), key[1], absent))
-    return replace(old, absent=absent, unplaced=frozenset(unplaced), let_through=sent)
+    kept = frozenset(key for key in old.prepared if _may_be_gated(pods.get(key), key[1], absent))
+    return replace(old, absent=absent, unplaced=frozenset(unplaced), prepared=kept)
 
 
 def _may_be_gated(pod: Pod | None, uid: str, absent: Container[str]) -> bool:
@@ -72,18 +72,22 @@ def _may_be_gated(pod: Pod | None, uid: str, absent: Container[str]) -> bool:
     return uid in absent if pod is None else coverage.is_at_gate(pod)
 
 
-def send(old: Sightings, launchers: Iterable[Pod]) -> Sightings:
-    """Return what is known once pins of these launchers may be on their way."""
-    sent = {(pod.meta.namespace, pod.meta.uid) for pod in launchers}
-    return replace(old, let_through=old.let_through | sent) if sent else old
+def prepare(old: Sightings, launchers: Iterable[Pod], pinned: Iterable[Pod]) -> Sightings:
+    """Return what is known once notes of these launchers, and pins of those, may be on their way."""
+    noted = {(pod.meta.namespace, pod.meta.uid) for pod in launchers}
+    sent = {(pod.meta.namespace, pod.meta.uid) for pod in pinned}
+    return replace(old, prepared=(old.prepared | noted) - sent) if noted or sent else old
 
 
-def never_placed(seen: Sightings, namespace: str, uid: str) -> bool:
-    """Say whether no node had a pod that is gone: it waited at the gate, and no pin of it was sent.
+def never_placed(seen: Sightings, namespace: str, pod: AttachedPod) -> bool:
+    """Say whether no node had a pod that is gone: our gate held it when it was last seen, and nobody let it through.
 
-    Nobody but the leader takes our gate off a pod, and no earlier leader does any more (`policies.pods`).
+    A leader notes the node before it lets one through. So that a node is noted proves nothing where this leader was the
+    first to note one, and has sent no pin since; a view that lags, of an earlier leader's pod, is none of that.
     """
-    return uid in seen.unplaced and (namespace, uid) not in seen.let_through
+    if pod.uid not in seen.unplaced:
+        return False
+    return not pod.node or (namespace, pod.uid) in seen.prepared
 
 
 def is_told_of(claim: GPUClaim, pods: Mapping[tuple[str, str], Pod]) -> bool:

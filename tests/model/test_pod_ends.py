@@ -30,16 +30,10 @@ SIGNS = {
         {"claim": a_user(pods={"p": ""}), "seen": replace(JUST_GONE, unplaced=frozenset({"p"}))},
         Found(pod="p", sign=Sign.NEVER_PLACED),
     ),
-    "gone from the gate, its node noted and no pin of it sent": (
-        {"seen": replace(JUST_GONE, unplaced=frozenset({"p"}))},
-        Found(pod="p", sign=Sign.NEVER_PLACED),
-    ),
-    "gone from the gate, and a pod of that uid elsewhere let through": (
+    "gone from the gate, noted with a node by this leader, which sent no pin": (
         {
             "seen": replace(
-                JUST_GONE,
-                unplaced=frozenset({"p"}),
-                let_through=frozenset({("tenant-b", "p")}),
+                JUST_GONE, unplaced=frozenset({"p"}), prepared=frozenset({("tenant-a", "p")})
             )
         },
         Found(pod="p", sign=Sign.NEVER_PLACED),
@@ -177,14 +171,20 @@ LACKS = {
         {"claim": a_user(pods={"p": ""}), "seen": JUST_GONE},
         SETTLING,
     ),
-    "gone, last seen at the gate, and its pin was sent": (
+    "gone, once at the gate, and noted with a node by another leader or with its pin": (
+        {"seen": replace(JUST_GONE, unplaced=frozenset({"p"}))},
+        SETTLING,
+    ),
+    "gone, and only a pod of that uid elsewhere is known not to be let through": (
         {
             "seen": replace(
-                JUST_GONE,
-                unplaced=frozenset({"p"}),
-                let_through=frozenset({("tenant-a", "p")}),
+                JUST_GONE, unplaced=frozenset({"p"}), prepared=frozenset({("tenant-b", "p")})
             )
         },
+        SETTLING,
+    ),
+    "gone, noted with a node by this leader, and last seen past the gate": (
+        {"seen": replace(JUST_GONE, prepared=frozenset({("tenant-a", "p")}))},
         SETTLING,
     ),
     "its VMI lists it, and it is not to be seen": (

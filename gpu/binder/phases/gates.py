@@ -6,7 +6,7 @@ stored. A pod that has to wait stays at the gate, which costs nothing; it is nev
 All but the pin is written as soon as the pod is there, if it fits: KubeVirt takes a while to list it.
 """
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Final
@@ -201,8 +201,17 @@ def _seated(gate: _Gate, start: Start, node: NodeName, where: Reach) -> Iterator
     gate.facts.pin(start.pod, node)
     if start.is_listed:
         yield _pin(start, node, tuple((it.meta.name, it.meta.resource_version) for it in used))
-    elif scene.now < start.pod.meta.created + _LISTED_WITHIN:
-        scene.findings.prepared = True
+    else:
+        _prepared(scene, start, used)
+
+
+def _prepared(scene: Scene, start: Start, used: Iterable[GPUClaim]) -> None:
+    """Have it known that a launcher is not let through yet, and whether it is about to be listed."""
+    noted = [it.attached_to.pods for it in used if it.attached_to]
+    if not any(pod.uid == start.pod.meta.uid for pods in noted for pod in pods):
+        scene.findings.prepared.append(start.pod)
+    if scene.now < start.pod.meta.created + _LISTED_WITHIN:
+        scene.findings.is_listed_soon = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -194,6 +194,30 @@ async def test_what_was_prepared_is_given_back_when_vmi_and_launcher_go_unlisted
     assert waits(rig, "a") == ""
 
 
+async def test_what_another_leader_prepared_is_asked_of_its_node():
+    """The new one's view of pods may lag behind a pin."""
+    rig = a_rig(claims=[held("a")], starts=[a_start(held=("a",))])
+    await rig.until_still()
+    rig = rig.next_leader()
+    await rig.until_still()
+    await rig.cluster.delete(kinds.PODS, "pod-vm", "tenant-a")
+    await rig.cluster.delete(kinds.VMIS, "vm", "tenant-a")
+    await rig.until_still()
+    assert rig.claim("a")["status"]["attachedTo"]["pods"] == [{"uid": "pod-vm", "node": "n1"}]
+
+
+async def test_what_was_prepared_and_then_pinned_without_an_answer_is_asked_of_its_node():
+    rig = a_rig(claims=[held("a")], starts=[a_start(held=("a",))])
+    await rig.until_still()
+    lost = errors.ApiError(503, "ServiceUnavailable", "")
+    rig.cluster.fail(Fault(at=1, error=lost, executed=False))
+    assert "Pin" not in await lists(rig, held=("a",))
+    await rig.cluster.delete(kinds.PODS, "pod-vm", "tenant-a")
+    await rig.cluster.delete(kinds.VMIS, "vm", "tenant-a")
+    await rig.until_still()
+    assert rig.claim("a")["status"]["attachedTo"]["pods"] == [{"uid": "pod-vm", "node": "n1"}]
+
+
 async def test_one_whose_pin_was_sent_may_have_run_though_it_was_last_seen_at_the_gate():
     """Nobody knows what became of that write, and pod and VMI are gone before it is asked about."""
     rig = a_rig(claims=[held("a")], starts=[gated.a_start(held=("a",))])
