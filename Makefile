@@ -73,7 +73,7 @@ fmt: $(READY) ## Format the code and mend what ruff can mend
 	@$(BIN)/ruff check --fix --exit-zero .
 
 .PHONY: unit
-unit: $(READY) ## Tests that need no control plane, on all cores, under a minute
+unit: $(READY) ## Tests that need no control plane, on all cores, little more than a minute
 	@$(BIN)/pytest -n auto -m "not real and not long" --ignore=tests/real $(T)
 
 .PHONY: test
